@@ -7,7 +7,6 @@ is tried when one fails) and then an action in Python. Used by deploy/setup.py o
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +45,8 @@ class Plan:
 
 
 def _project(root: Path) -> dict[str, object]:
+    import tomllib  # here, so that an older Python gets as far as the message about its age
+
     with (root / "pyproject.toml").open("rb") as file:
         project: dict[str, object] = tomllib.load(file)["project"]
     return project
@@ -111,7 +112,7 @@ def _cpu_steps(root: Path, python: Path, pip: tuple[str, ...]) -> list[Step]:
             "install torch for CPU",
             (torch,),
             ((*pip, torch), (*pip, "--no-deps", "--index-url", TORCH_CPU_INDEX, torch)),
-            advice=f"pip has no {torch} where it is configured to look; PyTorch's own index of CPU builds has it.",
+            advice=f"pip as configured has no {torch}; PyTorch's own index of CPU builds has it.",
         ),
         Step(
             "install vLLM for CPU (about 1 GB)",

@@ -46,8 +46,8 @@ def _apt_install(packages: list[str], what: str) -> None:
     command = f"apt-get install -y {' '.join(packages)}"
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
-        hint = f"sudo {command}" if apt else f"install your system's packages for {', '.join(packages)}"
-        raise SetupFailed(f"this machine lacks {what}. Run:\n\n    {hint}\n\nand then the same command again.")
+        hint = f"sudo {command}" if apt else f"(your system's packages for {', '.join(packages)})"
+        raise SetupFailed(f"this machine lacks {what}. Run:\n\n    {hint}\n\nand then this again.")
     print(f"    this machine lacks {what}: {command}", flush=True)
     for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}  # noqa: TID251 (passed on to apt)

@@ -123,14 +123,20 @@ def _run_step(step: Step, progress: Progress, log: Path) -> None:
 
 def _require_python() -> None:
     if sys.version_info < (3, 11):
-        raise SetupFailed(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]} ({sys.executable})")
+        raise SetupFailed(
+            f"Python 3.11 or newer is needed, this is {sys.version.split()[0]} ({sys.executable})"
+        )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="setup.py", description="Make the virtual environments of Changeover.")
+    parser = argparse.ArgumentParser(
+        prog="setup.py", description="Make the virtual environments of Changeover."
+    )
     parser.add_argument("environment", choices=("gateway", "engine"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what the engine runs on")
-    parser.add_argument("--with", dest="extra", choices=("training",), help="more for the engine's environment")
+    parser.add_argument(
+        "--with", dest="extra", choices=("training",), help="more for the engine's environment"
+    )
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
