@@ -52,7 +52,7 @@ def places(
 def machine_places(
     run_dir: Path, models: Iterable[tuple[str, int]], *, logs: Path = Path("logs")
 ) -> dict[str, tuple[Place, ...]]:
-    """The places of all models (name and replicas), numbered through in the order given. Raises PathTooLong."""
+    """The places of all models (name, replicas), numbered through in that order. Raises PathTooLong."""
     result: dict[str, tuple[Place, ...]] = {}
     first = 0
     for model, replicas in models:

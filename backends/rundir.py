@@ -21,7 +21,10 @@ def default_run_dir(configured: str | None, port: int) -> Path:
 
 
 def prepare(run_dir: Path) -> str:
-    """Make the folder (0700) and its token (0600) unless they are there; returns the token. Raises NotPrivate."""
+    """Make the folder (0700) and its token (0600) unless they are there.
+
+    Returns the token. Raises NotPrivate.
+    """
     for folder in (run_dir.parent, run_dir) if run_dir.parent.name.startswith("changeover-") else (run_dir,):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(folder)
@@ -51,5 +54,5 @@ def _check_private(path: Path) -> None:
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise NotPrivate(
             f"{path} must belong to you alone (0700 for folders, 0600 for files), but is "
-            f"{stat.filemode(found.st_mode)} of user {found.st_uid}: remove it, or set `run_dir` to another folder"
+            f"{stat.filemode(found.st_mode)} of user {found.st_uid}: remove it, or set another `run_dir`"
         )

@@ -1,4 +1,4 @@
-"""Makes the two virtual environments: `.venv` (gateway and tests) and `.venv-engine` (vLLM, later the trainer).
+"""Makes the two virtual environments: `.venv` (gateway, tests) and `.venv-engine` (vLLM, later the trainer).
 
     python3 deploy/setup.py gateway
     python3 deploy/setup.py engine [--device cpu|cuda] [--with training]
@@ -122,9 +122,10 @@ def _run_step(step: Step, progress: Progress, log: Path) -> None:
 
 
 def _require_python() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 (the one place that an older Python reaches)
+        found = f"{sys.version.split()[0]} ({sys.executable})"
         raise SetupFailed(
-            f"Python 3.11 or newer is needed, this is {sys.version.split()[0]} ({sys.executable})"
+            f"Python 3.11 or newer is needed, this is {found}; try `make PYTHON=python3.11 ...`"
         )
 
 

