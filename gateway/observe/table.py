@@ -1,0 +1,222 @@
+"""Every metric of the gateway, in one table.
+
+A family says its name (without the prefix), what it measures, its labels and how the values of several
+workers become one. The last label may be closed (`values`): then one block of cells holds one cell for
+each value. `member` families vanish with the member; all others last as long as the gateway.
+To add a metric, add a row here and count it in `gateway.observe.metrics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.observe.labels import (
+    Attempt,
+    CacheEvent,
+    ConnectionState,
+    Refusal,
+    Reload,
+    RetryReason,
+    TokenKind,
+)
+from gateway.observe.outcome import Outcome
+
+PREFIX = "changeover_"
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+    WINDOW = "window"
+    """Not shown itself: the last 60 s, from which QPS and quantiles are computed."""
+
+
+class Combine(Enum):
+    """How the gauges of several workers become one. Counters and histograms are always summed."""
+
+    SUM = "sum"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    """The values of the last label, where they are known beforehand."""
+    buckets: tuple[float, ...] = ()
+    """Upper edges, ascending, without infinity."""
+    combine: Combine = Combine.SUM
+    cells: int = 0
+    """Windows only: how many cells one takes."""
+
+    @property
+    def open_labels(self) -> tuple[str, ...]:
+        """The labels that name a block of cells."""
+        return self.labels[:-1] if self.values else self.labels
+
+    @property
+    def width(self) -> int:
+        """Cells of one block, its tag not counted: histograms hold the counts by bucket, then the sum."""
+        if self.kind is Kind.WINDOW:
+            return self.cells
+        if self.kind is Kind.HISTOGRAM:
+            return len(self.buckets) + 2
+        return len(self.values) or 1
+
+    @property
+    def leaves_with_member(self) -> bool:
+        return "member" in self.labels
+
+
+# An edge at 0.5 s (the usual objective), at most 1.2 times apart around ten minutes, up to half an hour.
+DURATION_BUCKETS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 7.5, 10.0, 15.0),
+    *(20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0, 480.0, 525.0, 570.0),
+    *(600.0, 640.0, 700.0, 900.0, 1200.0, 1800.0),
+)
+TTFT_BUCKETS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0),
+    *(1.5, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0),
+)
+QUEUE_BUCKETS = (
+    0.001,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    1800.0,
+)
+OVERHEAD_BUCKETS = (
+    *(50e-6, 100e-6, 150e-6, 200e-6, 300e-6, 500e-6, 750e-6, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
+    *(0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
+)
+CHUNK_BUCKETS = (
+    *(0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05),
+    *(0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+BATCH_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
+
+
+def _counter(name: str, text: str, *labels: str, values: type[Enum] | None = None) -> Family:
+    closed = tuple(str(member.value) for member in values) if values else ()
+    return Family(name, Kind.COUNTER, text, labels, closed)
+
+
+def _gauge(
+    name: str,
+    text: str,
+    *labels: str,
+    values: tuple[str, ...] = (),
+    combine: Combine = Combine.SUM,
+) -> Family:
+    return Family(name, Kind.GAUGE, text, labels, values, combine=combine)
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Family:
+    return Family(name, Kind.HISTOGRAM, text, labels, buckets=buckets)
+
+
+REQUESTS = _counter(
+    "requests_total", "Requests that ended, by how they ended.", "model", "route", "outcome", values=Outcome
+)
+DURATION = _histogram(
+    "request_duration_seconds",
+    "From the request's first byte to the answer's last.",
+    DURATION_BUCKETS,
+    "model",
+    "route",
+)
+TTFT = _histogram(
+    "ttft_seconds",
+    "From the request's first byte to the first byte of the engine's answer.",
+    TTFT_BUCKETS,
+    "model",
+    "route",
+)
+QUEUE = _histogram(
+    "queue_seconds", "Time requests waited to be admitted or for a member.", QUEUE_BUCKETS, "model"
+)
+OVERHEAD = _histogram(
+    "overhead_seconds", "Time spent in the gateway itself, waiting left out.", OVERHEAD_BUCKETS, "model"
+)
+INTER_CHUNK = _histogram("inter_chunk_seconds", "Time between two reads of a stream.", CHUNK_BUCKETS, "model")
+TOKENS = _counter("tokens_total", "Tokens, as the engines report them.", "model", "kind", values=TokenKind)
+IN_FLIGHT = _gauge("in_flight", "Requests that have begun and not ended.", "model")
+QUEUED = _gauge("queued", "Requests that wait to be admitted or for a member.", "model")
+REFUSED = _counter(
+    "refused_total", "Requests not admitted, by the limit they hit.", "model", "reason", values=Refusal
+)
+RETRIES = _counter(
+    "retries_total",
+    "Further tries of requests, by what made them necessary.",
+    "model",
+    "reason",
+    values=RetryReason,
+)
+RETRY_BUDGET = _counter(
+    "retry_budget_exhausted_total", "Retries not made because the budget was spent.", "model"
+)
+ATTEMPTS = _counter(
+    "upstream_attempts_total",
+    "Calls of a member, retries included, by how they ended.",
+    *("model", "member", "result"),
+    values=Attempt,
+)
+MEMBER_IN_FLIGHT = _gauge("member_in_flight", "Requests leased on a member.", "model", "member")
+CONNECTIONS = _gauge(
+    "upstream_connections",
+    "Connections to a member.",
+    *("model", "member", "state"),
+    values=tuple(ConnectionState),
+)
+LOAD_ERRORS = _counter(
+    "backend_load_endpoint_errors_total", "Failed reads of a member's own load metrics.", "model", "member"
+)
+OPEN_CONNECTIONS = _gauge("open_connections", "Client connections that are open.")
+CACHE = _counter(
+    "cache_events_total", "What the cache did for requests.", "model", "event", values=CacheEvent
+)
+CACHE_BYTES = _gauge("cache_bytes", "Bytes of answers kept in memory.")
+CACHE_ENTRIES = _gauge("cache_entries", "Answers kept in memory.")
+BATCH_SIZE = _histogram("batch_size", "Prompts in one engine call.", BATCH_BUCKETS, "model")
+RELOADS = _counter("config_reloads_total", "Times the configuration was read again.", "result", values=Reload)
+LAST_RELOAD = _gauge(
+    "config_last_reload_timestamp_seconds",
+    "Unix time at which the present configuration was taken.",
+    combine=Combine.MAX,
+)
+LAG = _histogram("event_loop_lag_seconds", "How late the event loop runs what is due.", LAG_BUCKETS)
+TASK_FAILURES = _counter("task_failures_total", "Background tasks that ended in an unexpected error.")
+LOGS_DROPPED = _counter("log_lines_dropped_total", "Log lines lost because nobody read the output.")
+BUILD = _gauge("build_info", "1, with what runs here as labels.", "version", "python", combine=Combine.MAX)
+
+
+def member_state(states: tuple[str, ...]) -> Family:
+    """The family for the states that the fleet knows; a member is in a state if any worker says so."""
+    return _gauge(
+        "member_state",
+        "1 for the state a member is in.",
+        *("model", "member", "state"),
+        values=states,
+        combine=Combine.MAX,
+    )
+
+
+def members(states: tuple[str, ...]) -> Family:
+    return _gauge("members", "Members by state.", "model", "state", values=states, combine=Combine.MAX)
