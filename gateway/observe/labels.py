@@ -29,6 +29,18 @@ class Route(StrEnum):
     OTHER = "other"
 
 
+INFERENCE = (
+    Route.PREDICT,
+    Route.COMPLETIONS,
+    Route.CHAT,
+    Route.EMBEDDINGS,
+    Route.RESPONSES,
+    Route.TOKENIZE,
+    Route.DETOKENIZE,
+)
+"""The routes that engines answer: only these count for QPS and latency."""
+
+
 class TokenKind(StrEnum):
     PROMPT = "prompt"
     COMPLETION = "completion"

@@ -32,13 +32,8 @@ class Outcome(StrEnum):
     INTERNAL_ERROR = "internal_error"
     """A fault of the gateway itself."""
 
-    @property
-    def refused(self) -> bool:
-        """True where no engine and no cache answered: such requests say nothing about latency."""
-        return self in _REFUSED
 
-
-_REFUSED = frozenset(
+REFUSALS = frozenset(
     {
         Outcome.CLIENT_ERROR,
         Outcome.UNAUTHORIZED,
@@ -47,3 +42,4 @@ _REFUSED = frozenset(
         Outcome.NO_BACKEND,
     }
 )
+"""Where no engine and no cache answered: such requests say nothing about latency."""

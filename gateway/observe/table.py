@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from gateway.fleet.states import State
 from gateway.observe.labels import (
     Attempt,
     CacheEvent,
@@ -21,6 +22,7 @@ from gateway.observe.labels import (
     TokenKind,
 )
 from gateway.observe.outcome import Outcome
+from gateway.observe.window import COARSE, FINE, Shape
 
 PREFIX = "changeover_"
 
@@ -51,8 +53,8 @@ class Family:
     buckets: tuple[float, ...] = ()
     """Upper edges, ascending, without infinity."""
     combine: Combine = Combine.SUM
-    cells: int = 0
-    """Windows only: how many cells one takes."""
+    shape: Shape | None = None
+    """Windows only."""
 
     @property
     def open_labels(self) -> tuple[str, ...]:
@@ -62,8 +64,8 @@ class Family:
     @property
     def width(self) -> int:
         """Cells of one block, its tag not counted: histograms hold the counts by bucket, then the sum."""
-        if self.kind is Kind.WINDOW:
-            return self.cells
+        if self.shape is not None:
+            return self.shape.cells
         if self.kind is Kind.HISTOGRAM:
             return len(self.buckets) + 2
         return len(self.values) or 1
@@ -178,6 +180,13 @@ ATTEMPTS = _counter(
     *("model", "member", "result"),
     values=Attempt,
 )
+MEMBER_STATE = _gauge(
+    "member_state",
+    "1 for the state a member is in, as any worker sees it.",
+    *("model", "member", "state"),
+    values=tuple(state for state in State if state is not State.GONE),
+    combine=Combine.MAX,
+)
 MEMBER_IN_FLIGHT = _gauge("member_in_flight", "Requests leased on a member.", "model", "member")
 CONNECTIONS = _gauge(
     "upstream_connections",
@@ -206,17 +215,32 @@ TASK_FAILURES = _counter("task_failures_total", "Background tasks that ended in 
 LOGS_DROPPED = _counter("log_lines_dropped_total", "Log lines lost because nobody read the output.")
 BUILD = _gauge("build_info", "1, with what runs here as labels.", "version", "python", combine=Combine.MAX)
 
+# Not shown as they are: `gateway.observe.derived` makes gauges of them.
+WINDOW = Family("window", Kind.WINDOW, "All requests for configured models.", shape=FINE)
+ROUTE_WINDOW = Family("route_window", Kind.WINDOW, "The same by route.", ("route",), shape=COARSE)
 
-def member_state(states: tuple[str, ...]) -> Family:
-    """The family for the states that the fleet knows; a member is in a state if any worker says so."""
-    return _gauge(
-        "member_state",
-        "1 for the state a member is in.",
-        *("model", "member", "state"),
-        values=states,
-        combine=Combine.MAX,
-    )
+FAMILIES: tuple[Family, ...] = (
+    *(REQUESTS, DURATION, TTFT, QUEUE, OVERHEAD, INTER_CHUNK, TOKENS, IN_FLIGHT, QUEUED, REFUSED),
+    *(RETRIES, RETRY_BUDGET, ATTEMPTS, MEMBER_STATE, MEMBER_IN_FLIGHT, CONNECTIONS, LOAD_ERRORS),
+    *(OPEN_CONNECTIONS, CACHE, CACHE_BYTES, CACHE_ENTRIES, BATCH_SIZE, RELOADS, LAST_RELOAD, LAG),
+    *(TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW, ROUTE_WINDOW),
+)
 
+# Computed when asked for, from the above and from the kernel.
+MEMBERS = _gauge("members", "Members by state.", "model", "state")
+WORKERS = _gauge("workers", "Gateway processes that run.")
+QPS = _gauge("qps", "Requests a second over the last 60 s.")
+LATENCY = _gauge("latency_seconds", "Duration of the requests of the last 60 s.", "quantile")
+ROUTE_QPS = _gauge("route_qps", "Requests a second over the last 60 s, by route.", "route")
+ROUTE_LATENCY = _gauge(
+    "route_latency_seconds", "Duration of the requests of the last 60 s, by route.", "route", "quantile"
+)
+PROCESS_CPU = _counter("process_cpu_seconds_total", "User and system time of a worker.", "worker")
+PROCESS_MEMORY = _gauge("process_resident_memory_bytes", "Memory of a worker.", "worker")
+PROCESS_FILES = _gauge("process_open_fds", "Open files of a worker.", "worker")
+PROCESS_START = _gauge("process_start_time_seconds", "Unix time at which a worker began.", "worker")
 
-def members(states: tuple[str, ...]) -> Family:
-    return _gauge("members", "Members by state.", "model", "state", values=states, combine=Combine.MAX)
+DERIVED: tuple[Family, ...] = (
+    *(MEMBERS, WORKERS, QPS, LATENCY, ROUTE_QPS, ROUTE_LATENCY),
+    *(PROCESS_CPU, PROCESS_MEMORY, PROCESS_FILES, PROCESS_START),
+)

@@ -1,0 +1,236 @@
+"""Counting for everything the gateway does: series resolved once, then cheap.
+
+`Metrics` belongs to one worker process. The hot path asks once per (model, route) for a `RequestSeries`
+and once per member for a `MemberSeries`, and then only adds to cells. Labels are closed sets: unknown
+models become `other`, members are those the fleet names. What exists: `gateway.observe.table`.
+"""
+
+from __future__ import annotations
+
+import platform
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from gateway.observe import table, window
+from gateway.observe.cells import Cells
+from gateway.observe.handles import Choice, Counter, Gauge, Histogram
+from gateway.observe.labels import INFERENCE, OTHER_MODEL, Route, TokenKind
+from gateway.observe.outcome import REFUSALS, Outcome
+from gateway.observe.window import WindowWriter
+
+
+class ModelSeries:
+    """The series of one model in this worker."""
+
+    def __init__(self, cells: Cells, name: str) -> None:
+        labels = (name,)
+        self.name = name
+        self.in_flight = Gauge(cells, table.IN_FLIGHT, labels)
+        """Kept by `RequestSeries`."""
+        self.queued = Gauge(cells, table.QUEUED, labels)
+        self.queue = Histogram(cells, table.QUEUE, labels)
+        """Kept by `RequestSeries`."""
+        self.overhead = Histogram(cells, table.OVERHEAD, labels)
+        """Kept by `RequestSeries`."""
+        self.inter_chunk = Histogram(cells, table.INTER_CHUNK, labels)
+        self.batch_size = Histogram(cells, table.BATCH_SIZE, labels)
+        self.refused = Choice(cells, table.REFUSED, labels)
+        """By `Refusal`."""
+        self.retries = Choice(cells, table.RETRIES, labels)
+        """By `RetryReason`."""
+        self.retry_budget_exhausted = Counter(cells, table.RETRY_BUDGET, labels)
+        self.cache = Choice(cells, table.CACHE, labels)
+        """By `CacheEvent`."""
+        self._tokens = Choice(cells, table.TOKENS, labels)
+
+    def tokens(self, prompt: int, completion: int) -> None:
+        """Tokens of one answer, as the engine reported them."""
+        self._tokens.add(TokenKind.PROMPT, prompt)
+        self._tokens.add(TokenKind.COMPLETION, completion)
+
+    def close(self, cells: Cells) -> None:
+        """The model is no longer served: its series go."""
+        for handle in (
+            *(self.in_flight, self.queued, self.queue, self.overhead, self.inter_chunk, self.batch_size),
+            *(self.refused, self.retries, self.retry_budget_exhausted, self.cache, self._tokens),
+        ):
+            handle.close(cells)
+
+
+class Windows:
+    """The sliding windows of this worker: one over all inference routes, one for each."""
+
+    def __init__(self, cells: Cells) -> None:
+        everything = WindowWriter(cells.values, cells.open(table.WINDOW), window.FINE)
+        self._routes = {
+            route: (
+                everything,
+                WindowWriter(cells.values, cells.open(table.ROUTE_WINDOW, (route,)), window.COARSE),
+            )
+            for route in INFERENCE
+        }
+
+    def of(self, route: Route) -> tuple[WindowWriter, ...]:
+        """The windows a request on this route counts in."""
+        return self._routes.get(route, ())
+
+
+class RequestSeries:
+    """The series of one model on one route. Each request calls `begin` once and `finish` once."""
+
+    __slots__ = (
+        "_duration",
+        "_duration_sum",
+        "_in_flight",
+        "_opened",
+        "_outcomes",
+        "_overhead",
+        "_queue",
+        "_ttft",
+        "_values",
+        "_windows",
+        "model",
+        "route",
+    )
+
+    def __init__(self, cells: Cells, model: ModelSeries, route: Route, windows: Windows) -> None:
+        self._values = cells.values
+        self.model = model
+        self.route = route
+        counts = cells.open(table.REQUESTS, (model.name, route))
+        self._outcomes = {Outcome(value): counts + i for i, value in enumerate(table.REQUESTS.values)}
+        # What was asked of no model of ours was not served: its durations by route would say nothing.
+        timed = (model.name, Route.OTHER if model.name == OTHER_MODEL else route)
+        self._duration = cells.open(table.DURATION, timed)
+        self._duration_sum = self._duration + len(table.DURATION_BUCKETS) + 1
+        self._ttft = Histogram(cells, table.TTFT, timed)
+        self._opened = (counts, self._duration)
+        self._in_flight = model.in_flight
+        self._queue = model.queue
+        self._overhead = model.overhead
+        self._windows = windows.of(route)
+
+    def begin(self) -> None:
+        """A request has been read."""
+        self._in_flight.add(1.0)
+
+    def finish(
+        self,
+        outcome: Outcome,
+        now: float,
+        duration: float,
+        *,
+        ttft: float | None = None,
+        queue: float | None = None,
+        overhead: float | None = None,
+    ) -> None:
+        """The request has ended, whatever the end.
+
+        `now` on CLOCK_MONOTONIC, all in seconds: `duration` from the request's first byte to the answer's
+        last, `ttft` to the first byte of the engine's answer (None: there was none), `queue` waiting to be
+        admitted or for a member (None: never admitted), `overhead` in the gateway itself (None: unknown).
+        """
+        values = self._values
+        values[self._outcomes[outcome]] += 1.0
+        self._in_flight.add(-1.0)
+        values[self._duration + bisect_left(table.DURATION_BUCKETS, duration)] += 1.0
+        values[self._duration_sum] += duration
+        place = window.REFUSED if outcome in REFUSALS else bisect_left(window.EDGES, duration)
+        for writer in self._windows:
+            writer.add(now, place)
+        if ttft is not None:
+            self._ttft.observe(ttft)
+        if queue is not None:
+            self._queue.observe(queue)
+        if overhead is not None:
+            self._overhead.observe(overhead)
+
+    def close(self, cells: Cells) -> None:
+        """The model is no longer served: its series go."""
+        for index in self._opened:
+            cells.close(index)
+        self._ttft.close(cells)
+
+
+class MemberSeries:
+    """The series of one member in this worker. `close` when the member has left."""
+
+    def __init__(self, cells: Cells, model: str, member: str) -> None:
+        labels = (model, member)
+        self._cells = cells
+        self._state = Choice(cells, table.MEMBER_STATE, labels)
+        self.in_flight = Gauge(cells, table.MEMBER_IN_FLIGHT, labels)
+        self.attempts = Choice(cells, table.ATTEMPTS, labels)
+        """By `Attempt`."""
+        self.connections = Choice(cells, table.CONNECTIONS, labels)
+        """By `ConnectionState`; a gauge."""
+        self.load_errors = Counter(cells, table.LOAD_ERRORS, labels)
+        self._closed = False
+
+    def state(self, state: str) -> None:
+        """The member is now in this state (a value of `gateway.fleet.states.State`)."""
+        self._state.select(state)
+
+    def close(self) -> None:
+        """The member has left: its series go. Nothing may be counted on it afterwards. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for handle in (self._state, self.in_flight, self.attempts, self.connections, self.load_errors):
+            handle.close(self._cells)
+
+
+class Metrics:
+    """All series of one worker."""
+
+    def __init__(self, cells: Cells, models: Iterable[str], *, version: str) -> None:
+        """`models`: the configured names. `version`: the gateway's own."""
+        self._cells = cells
+        self._windows = Windows(cells)
+        self._models: dict[str, ModelSeries] = {}
+        self._requests: dict[tuple[str, Route], RequestSeries] = {}
+        self.open_connections = Gauge(cells, table.OPEN_CONNECTIONS)
+        self.cache_bytes = Gauge(cells, table.CACHE_BYTES)
+        self.cache_entries = Gauge(cells, table.CACHE_ENTRIES)
+        self.reloads = Choice(cells, table.RELOADS)
+        """By `Reload`."""
+        self.last_reload = Gauge(cells, table.LAST_RELOAD)
+        """Unix time in seconds."""
+        self.lag = Histogram(cells, table.LAG)
+        self.task_failures = Counter(cells, table.TASK_FAILURES)
+        self.log_lines_dropped = Counter(cells, table.LOGS_DROPPED)
+        Gauge(cells, table.BUILD, (version, platform.python_version())).set(1.0)
+        self.set_models(models)
+        # All at once, so that nothing a client invents makes a series appear.
+        for route in Route:
+            self.request_series(OTHER_MODEL, route)
+
+    def set_models(self, names: Iterable[str]) -> None:
+        """These models are served from now on; the series of all others go.
+
+        Series that were handed out for a model that goes must not be used afterwards.
+        """
+        wanted = {*names, OTHER_MODEL}
+        for name in [name for name in self._models if name not in wanted]:
+            for key in [key for key in self._requests if key[0] == name]:
+                self._requests.pop(key).close(self._cells)
+            self._models.pop(name).close(self._cells)
+        for name in sorted(wanted - self._models.keys()):
+            self._models[name] = ModelSeries(self._cells, name)
+
+    def model(self, name: str) -> ModelSeries:
+        """The series of a model; those of `other` if it is not configured."""
+        return self._models.get(name) or self._models[OTHER_MODEL]
+
+    def request_series(self, model: str, route: Route) -> RequestSeries:
+        """The series of a model on a route; resolve once, keep, and count with it."""
+        series = self.model(model)
+        found = self._requests.get((series.name, route))
+        if found is None:
+            found = RequestSeries(self._cells, series, route, self._windows)
+            self._requests[series.name, route] = found
+        return found
+
+    def member_series(self, model: str, member: str) -> MemberSeries:
+        """New series for a member that the fleet has taken up; the caller closes them when it leaves."""
+        return MemberSeries(self._cells, self.model(model).name, member)
