@@ -14,7 +14,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 class Section(BaseModel):
     """One mapping of the configuration: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
 
 
 class EngineType(StrEnum):
@@ -37,16 +43,18 @@ class EngineSettings(Section):
     type: Annotated[EngineType, BeforeValidator(_lower)] = EngineType.VLLM
     """The engine. Only vLLM."""
     model: str = "smollm2-135m-instruct"
-    """A built-in model (`smollm2-135m-instruct`, `tiny-llama`), a folder in the Hugging Face layout, or a hub id."""
+    """A built-in model (`smollm2-135m-instruct`, `tiny-llama`), a folder in the Hugging Face layout, or a
+    hub id."""
     served_name: str | None = None
     """The model name that clients use. Default: the last part of `model`."""
-    replicas: int = Field(2, ge=0, le=64)
+    replicas: int = Field(default=2, ge=0, le=64)
     """How many engines `changeover serve` starts."""
-    tensor_parallel_size: int = Field(1, ge=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
     """Devices (on CPU: processes) that share one engine. Must divide the model's attention and KV heads."""
-    max_batch_size: int = Field(32, ge=1)
-    """Sequences an engine computes at a time (vLLM's `--max-num-seqs`), and the most prompts in one batched call."""
-    max_model_len: int | None = Field(None, ge=16)
+    max_batch_size: int = Field(default=32, ge=1)
+    """Sequences an engine computes at a time (vLLM's `--max-num-seqs`), and the most prompts in one batched
+    call."""
+    max_model_len: int | None = Field(default=None, ge=16)
     """Longest prompt plus answer, in tokens. Default: the model's own limit."""
     device: Annotated[Device, BeforeValidator(_lower)] = Device.AUTO
     """Which build of the engine runs."""
@@ -54,17 +62,17 @@ class EngineSettings(Section):
     """Number type of the weights and activations (vLLM's `--dtype`)."""
     eager: bool = True
     """Start without compilation: seconds instead of a minute, a little slower after that."""
-    kv_cache_gib: float = Field(1.0, gt=0)
+    kv_cache_gib: float = Field(default=1.0, gt=0)
     """KV cache for each engine on CPU, in GiB."""
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     """Share of the GPU's memory that an engine takes."""
     enable_lora: bool = False
     """Let adapters be loaded while the engine runs."""
-    start_timeout_s: float = Field(600, gt=0)
+    start_timeout_s: float = Field(default=600, gt=0)
     """Time an engine has to become ready, loading and compilation included."""
-    shutdown_timeout_s: float = Field(30, ge=0)
+    shutdown_timeout_s: float = Field(default=30, ge=0)
     """Time an engine has to finish what runs when it is told to end."""
     extra_args: tuple[str, ...] = ()
     """More arguments for `vllm serve`, as they would stand on its command line."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
     """More environment variables for the engine."""
