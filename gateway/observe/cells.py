@@ -31,8 +31,8 @@ from gateway.observe.table import Family, Kind
 
 logger = logging.getLogger(__name__)
 
-CAPACITY = 1 << 17
-"""Cells of one worker: 1 MiB, some thousand series."""
+CAPACITY = 1 << 18
+"""Cells of one worker: 2 MiB, a third of it for windows, the rest for some thousand series."""
 MAX_CLOSED = 512
 """Closed series whose counts are kept in case they are opened again."""
 

@@ -14,64 +14,64 @@ from gateway.observe.table import Family
 
 
 class Counter:
-    __slots__ = ("_index", "_values")
+    __slots__ = ("_values", "index")
 
     def __init__(self, cells: Cells, family: Family, labels: tuple[str, ...] = ()) -> None:
         self._values = cells.values
-        self._index = cells.open(family, labels)
+        self.index = cells.open(family, labels)
 
     def add(self, amount: float = 1.0) -> None:
         """`amount` is never negative."""
-        self._values[self._index] += amount
+        self._values[self.index] += amount
 
     def close(self, cells: Cells) -> None:
-        cells.close(self._index)
+        cells.close(self.index)
 
 
 class Gauge:
-    __slots__ = ("_index", "_values")
+    __slots__ = ("_values", "index")
 
     def __init__(self, cells: Cells, family: Family, labels: tuple[str, ...] = ()) -> None:
         self._values = cells.values
-        self._index = cells.open(family, labels)
+        self.index = cells.open(family, labels)
 
     def set(self, value: float) -> None:
-        self._values[self._index] = value
+        self._values[self.index] = value
 
     def add(self, amount: float) -> None:
-        self._values[self._index] += amount
+        self._values[self.index] += amount
 
     def close(self, cells: Cells) -> None:
-        cells.close(self._index)
+        cells.close(self.index)
 
 
 class Histogram:
-    __slots__ = ("_edges", "_index", "_sum", "_values")
+    __slots__ = ("_edges", "_sum", "_values", "index")
 
     def __init__(self, cells: Cells, family: Family, labels: tuple[str, ...] = ()) -> None:
         self._values = cells.values
         self._edges = family.buckets
-        self._index = cells.open(family, labels)
-        self._sum = self._index + len(family.buckets) + 1
+        self.index = cells.open(family, labels)
+        self._sum = self.index + len(family.buckets) + 1
 
     def observe(self, value: float) -> None:
         values = self._values
-        values[self._index + bisect_left(self._edges, value)] += 1.0
+        values[self.index + bisect_left(self._edges, value)] += 1.0
         values[self._sum] += value
 
     def close(self, cells: Cells) -> None:
-        cells.close(self._index)
+        cells.close(self.index)
 
 
 class Choice:
     """One cell for each value of a closed set: counters by outcome, gauges by state."""
 
-    __slots__ = ("_index", "_places", "_values")
+    __slots__ = ("_places", "_values", "index")
 
     def __init__(self, cells: Cells, family: Family, labels: tuple[str, ...] = ()) -> None:
         self._values = cells.values
-        self._index = cells.open(family, labels)
-        self._places: Mapping[str, int] = {value: self._index + i for i, value in enumerate(family.values)}
+        self.index = cells.open(family, labels)
+        self._places: Mapping[str, int] = {value: self.index + i for i, value in enumerate(family.values)}
 
     def add(self, value: str, amount: float = 1.0) -> None:
         """Raises KeyError if `value` is not in the family's set."""
@@ -87,4 +87,4 @@ class Choice:
             self._values[place] = 1.0 if name == value else 0.0
 
     def close(self, cells: Cells) -> None:
-        cells.close(self._index)
+        cells.close(self.index)

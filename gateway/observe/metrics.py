@@ -11,12 +11,17 @@ import platform
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from gateway.observe import table, window
+from gateway.observe import table
 from gateway.observe.cells import Cells
 from gateway.observe.handles import Choice, Counter, Gauge, Histogram
 from gateway.observe.labels import INFERENCE, OTHER_MODEL, Route, TokenKind
 from gateway.observe.outcome import REFUSALS, Outcome
-from gateway.observe.window import WindowWriter
+from gateway.observe.table import DURATION_BUCKETS as DURATION_EDGES
+from gateway.observe.table import OVERHEAD_BUCKETS as OVERHEAD_EDGES
+from gateway.observe.table import QUEUE_BUCKETS as QUEUE_EDGES
+from gateway.observe.table import TTFT_BUCKETS as TTFT_EDGES
+from gateway.observe.window import EDGES as WINDOW_EDGES
+from gateway.observe.window import REFUSED, WindowWriter
 
 
 class ModelSeries:
@@ -57,24 +62,6 @@ class ModelSeries:
             handle.close(cells)
 
 
-class Windows:
-    """The sliding windows of this worker: one over all inference routes, one for each."""
-
-    def __init__(self, cells: Cells) -> None:
-        everything = WindowWriter(cells.values, cells.open(table.WINDOW), window.FINE)
-        self._routes = {
-            route: (
-                everything,
-                WindowWriter(cells.values, cells.open(table.ROUTE_WINDOW, (route,)), window.COARSE),
-            )
-            for route in INFERENCE
-        }
-
-    def of(self, route: Route) -> tuple[WindowWriter, ...]:
-        """The windows a request on this route counts in."""
-        return self._routes.get(route, ())
-
-
 class RequestSeries:
     """The series of one model on one route. Each request calls `begin` once and `finish` once."""
 
@@ -85,15 +72,18 @@ class RequestSeries:
         "_opened",
         "_outcomes",
         "_overhead",
+        "_overhead_sum",
         "_queue",
+        "_queue_sum",
         "_ttft",
+        "_ttft_sum",
         "_values",
-        "_windows",
+        "_window",
         "model",
         "route",
     )
 
-    def __init__(self, cells: Cells, model: ModelSeries, route: Route, windows: Windows) -> None:
+    def __init__(self, cells: Cells, model: ModelSeries, route: Route, ring: WindowWriter) -> None:
         self._values = cells.values
         self.model = model
         self.route = route
@@ -102,24 +92,26 @@ class RequestSeries:
         # What was asked of no model of ours was not served: its durations by route would say nothing.
         timed = (model.name, Route.OTHER if model.name == OTHER_MODEL else route)
         self._duration = cells.open(table.DURATION, timed)
-        self._duration_sum = self._duration + len(table.DURATION_BUCKETS) + 1
-        self._ttft = Histogram(cells, table.TTFT, timed)
-        self._opened = (counts, self._duration)
-        self._in_flight = model.in_flight
-        self._queue = model.queue
-        self._overhead = model.overhead
-        self._windows = windows.of(route)
+        self._duration_sum = self._duration + len(DURATION_EDGES) + 1
+        self._ttft = cells.open(table.TTFT, timed)
+        self._ttft_sum = self._ttft + len(TTFT_EDGES) + 1
+        self._opened = (counts, self._duration, self._ttft)
+        self._in_flight = model.in_flight.index
+        self._queue = model.queue.index
+        self._queue_sum = self._queue + len(QUEUE_EDGES) + 1
+        self._overhead = model.overhead.index
+        self._overhead_sum = self._overhead + len(OVERHEAD_EDGES) + 1
+        self._window = ring
 
     def begin(self) -> None:
         """A request has been read."""
-        self._in_flight.add(1.0)
+        self._values[self._in_flight] += 1.0
 
     def finish(
         self,
         outcome: Outcome,
         now: float,
         duration: float,
-        *,
         ttft: float | None = None,
         queue: float | None = None,
         overhead: float | None = None,
@@ -130,26 +122,33 @@ class RequestSeries:
         last, `ttft` to the first byte of the engine's answer (None: there was none), `queue` waiting to be
         admitted or for a member (None: never admitted), `overhead` in the gateway itself (None: unknown).
         """
+        # Written out, not composed of handles: this is most of what a request costs in metrics.
         values = self._values
         values[self._outcomes[outcome]] += 1.0
-        self._in_flight.add(-1.0)
-        values[self._duration + bisect_left(table.DURATION_BUCKETS, duration)] += 1.0
+        values[self._in_flight] -= 1.0
+        values[self._duration + bisect_left(DURATION_EDGES, duration)] += 1.0
         values[self._duration_sum] += duration
-        place = window.REFUSED if outcome in REFUSALS else bisect_left(window.EDGES, duration)
-        for writer in self._windows:
-            writer.add(now, place)
+        ring = self._window
+        if now >= ring.until:
+            ring.turn(now)
+        place = REFUSED if outcome in REFUSALS else bisect_left(WINDOW_EDGES, duration)
+        values[ring.base + place] += 1.0
         if ttft is not None:
-            self._ttft.observe(ttft)
-        if queue is not None:
-            self._queue.observe(queue)
+            values[self._ttft + bisect_left(TTFT_EDGES, ttft)] += 1.0
+            values[self._ttft_sum] += ttft
+        if queue:
+            values[self._queue + bisect_left(QUEUE_EDGES, queue)] += 1.0
+            values[self._queue_sum] += queue
+        elif queue is not None:
+            values[self._queue] += 1.0
         if overhead is not None:
-            self._overhead.observe(overhead)
+            values[self._overhead + bisect_left(OVERHEAD_EDGES, overhead)] += 1.0
+            values[self._overhead_sum] += overhead
 
     def close(self, cells: Cells) -> None:
         """The model is no longer served: its series go."""
         for index in self._opened:
             cells.close(index)
-        self._ttft.close(cells)
 
 
 class MemberSeries:
@@ -186,7 +185,10 @@ class Metrics:
     def __init__(self, cells: Cells, models: Iterable[str], *, version: str) -> None:
         """`models`: the configured names. `version`: the gateway's own."""
         self._cells = cells
-        self._windows = Windows(cells)
+        self._rings = {
+            route: WindowWriter(cells.values, cells.open(table.WINDOW, (route,)))
+            for route in (*INFERENCE, Route.OTHER)
+        }
         self._models: dict[str, ModelSeries] = {}
         self._requests: dict[tuple[str, Route], RequestSeries] = {}
         self.open_connections = Gauge(cells, table.OPEN_CONNECTIONS)
@@ -227,7 +229,8 @@ class Metrics:
         series = self.model(model)
         found = self._requests.get((series.name, route))
         if found is None:
-            found = RequestSeries(self._cells, series, route, self._windows)
+            ring = self._rings.get(route) or self._rings[Route.OTHER]
+            found = RequestSeries(self._cells, series, route, ring)
             self._requests[series.name, route] = found
         return found
 

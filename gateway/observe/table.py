@@ -22,7 +22,7 @@ from gateway.observe.labels import (
     TokenKind,
 )
 from gateway.observe.outcome import Outcome
-from gateway.observe.window import COARSE, FINE, Shape
+from gateway.observe.window import CELLS
 
 PREFIX = "changeover_"
 
@@ -53,8 +53,6 @@ class Family:
     buckets: tuple[float, ...] = ()
     """Upper edges, ascending, without infinity."""
     combine: Combine = Combine.SUM
-    shape: Shape | None = None
-    """Windows only."""
 
     @property
     def open_labels(self) -> tuple[str, ...]:
@@ -64,8 +62,8 @@ class Family:
     @property
     def width(self) -> int:
         """Cells of one block, its tag not counted: histograms hold the counts by bucket, then the sum."""
-        if self.shape is not None:
-            return self.shape.cells
+        if self.kind is Kind.WINDOW:
+            return CELLS
         if self.kind is Kind.HISTOGRAM:
             return len(self.buckets) + 2
         return len(self.values) or 1
@@ -215,15 +213,14 @@ TASK_FAILURES = _counter("task_failures_total", "Background tasks that ended in 
 LOGS_DROPPED = _counter("log_lines_dropped_total", "Log lines lost because nobody read the output.")
 BUILD = _gauge("build_info", "1, with what runs here as labels.", "version", "python", combine=Combine.MAX)
 
-# Not shown as they are: `gateway.observe.derived` makes gauges of them.
-WINDOW = Family("window", Kind.WINDOW, "All requests for configured models.", shape=FINE)
-ROUTE_WINDOW = Family("route_window", Kind.WINDOW, "The same by route.", ("route",), shape=COARSE)
+# Not shown as it is: `gateway.observe.derived` makes gauges of it.
+WINDOW = Family("window", Kind.WINDOW, "The last 60 s on an inference route.", ("route",))
 
 FAMILIES: tuple[Family, ...] = (
     *(REQUESTS, DURATION, TTFT, QUEUE, OVERHEAD, INTER_CHUNK, TOKENS, IN_FLIGHT, QUEUED, REFUSED),
     *(RETRIES, RETRY_BUDGET, ATTEMPTS, MEMBER_STATE, MEMBER_IN_FLIGHT, CONNECTIONS, LOAD_ERRORS),
     *(OPEN_CONNECTIONS, CACHE, CACHE_BYTES, CACHE_ENTRIES, BATCH_SIZE, RELOADS, LAST_RELOAD, LAG),
-    *(TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW, ROUTE_WINDOW),
+    *(TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW),
 )
 
 # Computed when asked for, from the above and from the kernel.

@@ -32,52 +32,43 @@ def bucket(seconds: float) -> int:
     return bisect_left(EDGES, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    slots: int
-    slot_s: float
+SLOTS, SLOT_S = 60, 1.0
 
-    @property
-    def cells(self) -> int:
-        return self.slots * ROW
-
-    @property
-    def span_s(self) -> float:
-        return self.slots * self.slot_s
-
-
-FINE = Shape(slots=60, slot_s=1.0)
-COARSE = Shape(slots=12, slot_s=5.0)
+CELLS = SLOTS * ROW
+"""Cells of a ring."""
 
 
 class WindowWriter:
-    """Counts into one worker's ring. `values[start:start + shape.cells]` is its alone."""
+    """Counts into one worker's ring: `values[start:start + CELLS]` is its alone.
 
-    __slots__ = ("_base", "_shape", "_start", "_until", "_values")
+    The hot path adds to `values[base + place]` itself, after `turn` if `now` has reached `until`.
+    """
 
-    def __init__(self, values: memoryview[float], start: int, shape: Shape) -> None:
+    __slots__ = ("_start", "_values", "base", "until")
+
+    def __init__(self, values: memoryview[float], start: int) -> None:
         self._values = values
         self._start = start
-        self._shape = shape
-        self._base = start
-        self._until = -math.inf
+        self.base = start + 1
+        self.until = -math.inf
 
     def add(self, now: float, place: int) -> None:
         """Count a request that ended at `now`; `place` is its bucket or `REFUSED`."""
-        if now >= self._until:
-            self._turn(now)
-        self._values[self._base + place] += 1.0
+        if now >= self.until:
+            self.turn(now)
+        self._values[self.base + place] += 1.0
 
-    def _turn(self, now: float) -> None:
-        number = int(now // self._shape.slot_s)
-        row = self._start + (number % self._shape.slots) * ROW
+    def turn(self, now: float) -> None:
+        """Make the slot of this time the one that is counted in, emptied of what it held a minute ago."""
+        number = int(now // SLOT_S)
+        row = self._start + (number % SLOTS) * ROW
         if self._values[row] != number + 1:
             # Void while it is emptied: a reader must not take old counts for new ones.
             self._values[row] = 0.0
             self._values[row + 1 : row + ROW] = memoryview(array("d", bytes((ROW - 1) * 8)))
             self._values[row] = number + 1
-        self._base = row + 1
-        self._until = (number + 1) * self._shape.slot_s
+        self.base = row + 1
+        self.until = (number + 1) * SLOT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +104,15 @@ def _middle(place: int) -> float:
     return EDGES[min(place, len(EDGES) - 1)] / math.sqrt(RATIO)
 
 
-def figures(shape: Shape, rings: Iterable[Sequence[float]], *, now: float, since: float) -> Figures:
-    """Add up all workers' rings. `since`: when counting began, on the same clock as `now`."""
-    oldest = int(now // shape.slot_s) - shape.slots + 1
+def figures(rings: Iterable[Sequence[float]], *, now: float, since: float) -> Figures:
+    """Add up rings (all workers', all routes'). `since`: when counting began, on the same clock as `now`."""
+    oldest = int(now // SLOT_S) - SLOTS + 1
     rows = [
         ring[start + 1 : start + ROW]
         for ring in rings
-        for start in range(0, shape.cells, ROW)
+        for start in range(0, CELLS, ROW)
         if ring[start] > oldest
     ]
     totals = [sum(column) for column in zip(*rows, strict=True)] or [0.0] * (ROW - 1)
-    observed = min(now - oldest * shape.slot_s, now - since)
+    observed = min(now - oldest * SLOT_S, now - since)
     return Figures(seconds=max(1.0, observed), counts=tuple(totals[:-1]), refused=totals[-1])
