@@ -22,7 +22,7 @@ class Kind(StrEnum):
     BAD_STATUS = "bad_status"
     """502, 503, 504 or the like."""
     ERROR_STATUS = "error_status"
-    """500. One poisoned request can cause it; so can a broken engine, which fails fast and attracts all load."""
+    """500. One poisoned request can cause it; so can a broken engine, which fails fast and attracts load."""
     FIRST_BYTE = "first_byte"
     """No byte within our own limit (for a probe: no answer in time)."""
     SILENCE = "silence"

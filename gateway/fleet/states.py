@@ -40,7 +40,7 @@ class Event(StrEnum):
     DRAIN = "drain"
     """It leaves, by an operator's word or its own."""
     RESUME = "resume"
-    """It does not leave after all, and must be seen well again. (One of unknown weights is doubted instead.)"""
+    """It does not leave after all, and must be seen well again. One of unknown weights is doubted instead."""
     DOUBT = "doubt"
     """What it computes is no longer known: a swap begins, or broke off."""
     PROVED = "proved"
