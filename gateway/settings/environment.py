@@ -7,6 +7,7 @@ alone: those in OTHER_VARIABLES, and those that Kubernetes sets for a Service ca
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -123,3 +124,8 @@ def _by_last_name(last: str, known: Mapping[str, Option]) -> str | None:
 
 def _sections() -> list[str]:
     return list(dict.fromkeys(variable(option.key.split(".")[0]) for option in options()))
+
+
+def process_environment() -> Mapping[str, str]:
+    """The environment of this process, for whoever calls `load`."""
+    return os.environ  # noqa: TID251 - the one place of the gateway that reads it

@@ -9,6 +9,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from gateway.settings.origin import Origin, Source
 
 NEAR = 0.6
@@ -64,3 +66,19 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 def _form(word: str) -> str:
     """`maxBatchSize`, `max-batch-size` and `max_batch_size` are the same word."""
     return word.replace("_", "").replace("-", "").lower()
+
+
+def problems_json(error: SettingsError) -> bytes:
+    """For programs: `{"problems": [{"file", "line", "key", "what", "suggestion", "origin"}]}`."""
+    problems = [
+        {
+            "file": problem.file,
+            "line": problem.line,
+            "key": problem.key,
+            "what": problem.what,
+            "suggestion": problem.suggestion,
+            "origin": problem.origin.place,
+        }
+        for problem in error.problems
+    ]
+    return msgspec.json.format(msgspec.json.encode({"problems": problems}), indent=2)
