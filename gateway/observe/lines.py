@@ -182,8 +182,9 @@ class RequestLines:
         )
         text = (
             f"{time} INFO    {REQUESTS_LOGGER}  {record.method} {record.route} {record.status}"
-            f" {record.outcome} {record.duration * 1e3:.1f}ms{ttft} model={self._model(record)} member={record.member}"
-            f" version={record.version} tokens={record.prompt_tokens}+{record.completion_tokens}{optional}"
+            f" {record.outcome} {record.duration * 1e3:.1f}ms{ttft} model={self._model(record)}"
+            f" member={record.member} version={record.version}"
+            f" tokens={record.prompt_tokens}+{record.completion_tokens}{optional}"
             f" client={record.client} id={self._redactor.known(record.request_id.decode('latin-1'))}"
         )
         return text.translate(_ESCAPES).encode("utf-8", "backslashreplace") + b"\n"

@@ -17,6 +17,8 @@ class RequestRecord:
     request_id: bytes
     method: str
     route: Route
+    path: str
+    """The route as it is declared; never what the client wrote."""
     start_unix_ns: int
     """Wall clock at the request's first byte."""
     model: str = ""
