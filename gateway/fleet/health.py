@@ -44,6 +44,7 @@ class MemberHealth:
         "_last_ok",
         "_leaves",
         "_moved_at",
+        "_options",
         "_probe_fault",
         "_probes_agreed",
         "_random",
@@ -54,7 +55,6 @@ class MemberHealth:
         "_tokens",
         "cause",
         "counters_missing",
-        "options",
         "reason",
         "refused",
         "since",
@@ -62,7 +62,7 @@ class MemberHealth:
     )
 
     def __init__(self, options: Health, now: float, random: Random) -> None:
-        self.options = options
+        self._options = options
         self.state = State.STARTING
         self.since = now
         """When it came into this state."""
@@ -102,6 +102,18 @@ class MemberHealth:
         """Its counters stood still, and nothing has moved since."""
 
     # -- what the shell reads
+
+    @property
+    def options(self) -> Health:
+        """Thresholds; may be replaced at any time, evidence is kept."""
+        return self._options
+
+    @options.setter
+    def options(self, options: Health) -> None:
+        self._options = options
+        self._breaker.after = options.traffic_failures
+        self._breaker.open_s = options.breaker_open_s
+        self._breaker.max_s = options.breaker_max_s
 
     @property
     def leasable(self) -> bool:
@@ -167,7 +179,7 @@ class MemberHealth:
         self._good_probes += 1
         if self.state is State.STARTING:
             return self._ready(now, "first good probe")
-        if self._good_probes >= self.options.healthy_after:
+        if self._good_probes >= self._options.healthy_after:
             if self.state is State.DRAINING and self._stays(now):
                 return self._return(now, "it announced to leave, and stayed")
             if self.cause is not None and self._probes_prove():
@@ -188,7 +200,7 @@ class MemberHealth:
         what = detail or kind.value
         if self.state is State.STARTING:
             self.reason = f"not seen well yet: {what}"
-        if self._streak >= self.options.unhealthy_after and self._ejectable(kind):
+        if self._streak >= self._options.unhealthy_after and self._ejectable(kind):
             self.refused = kind is Kind.REFUSED
             return self._eject(now, Cause.PROBES, f"{self._streak} probes failed in a row: {what}")
         return self._contact(now, kind is Kind.REFUSED)
@@ -210,14 +222,14 @@ class MemberHealth:
         self._tokens = tokens
         known_s = now - self._read_at
         self._read_at = now
-        if moved or running <= 0 or known_s > 2 * (self.options.interval_s + self.options.timeout_s):
+        if moved or running <= 0 or known_s > 2 * (self._options.interval_s + self._options.timeout_s):
             self._moved_at = now
             if not moved or not self._stalled:
                 return None
             self._stalled = False
             return self._ready(now, "its counters move again") if self.cause is Cause.STALL else None
         still_s = now - max(self._moved_at, self._last_ok)
-        if still_s < self.options.stall_s or self.state not in LEASABLE:
+        if still_s < self._options.stall_s or self.state not in LEASABLE:
             return None
         self._stalled = True
         self._breaker.trip(now, self._random.random())
@@ -295,7 +307,7 @@ class MemberHealth:
 
     def _stays(self, now: float) -> bool:
         """Whether it is long since it said that it leaves, and no operator wants it to."""
-        return not self._leaves and now - self._announced_at >= self.options.breaker_open_s
+        return not self._leaves and now - self._announced_at >= self._options.breaker_open_s
 
     def _announce(self, now: float) -> Transition | None:
         """It said itself that it leaves."""
