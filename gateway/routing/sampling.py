@@ -19,7 +19,7 @@ PLACES_PER_MEMBER = 16
 
 
 def least_loaded(members: Iterable[Candidate], excluded: Collection[str]) -> Candidate | None:
-    """The usable member with the least load for its weight; of equals, that with fewer tokens, or the first."""
+    """The usable member with the least load for its weight; of equals, with fewer tokens, or the first."""
     best: Candidate | None = None
     best_load = inf
     for member in members:
