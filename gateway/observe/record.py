@@ -17,8 +17,6 @@ class RequestRecord:
     request_id: bytes
     method: str
     route: Route
-    path: str
-    """The route as it is declared; never what the client wrote."""
     start_unix_ns: int
     """Wall clock at the request's first byte."""
     model: str = ""
@@ -48,3 +46,5 @@ class RequestRecord:
     """As it came."""
     span_traceparent: bytes = b""
     """As it was sent to the engine, where telemetry is on."""
+    path: str = ""
+    """The route as it is declared, such as `/v1/completions`; never what the client wrote."""
