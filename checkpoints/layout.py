@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from checkpoints.architecture import is_tied
-from checkpoints.contents import CONFIG, INDEX_SUFFIX, Contents
+from checkpoints.contents import CONFIG, INDEX_SUFFIX, Contents, canonical_digest
 from checkpoints.digest import Piece, Source, Span, file_source
 from checkpoints.errors import CheckpointError
 from checkpoints.tensors import Header, Tensor, build_header
@@ -45,8 +45,10 @@ def can_untie(contents: Contents) -> bool:
     )
 
 
-def untied_sources(folder: Path, contents: Contents) -> list[Source]:
+def untied(folder: Path, contents: Contents) -> tuple[Contents, list[Source]]:
     """The same weights with a head of their own: one shard, the index and the configuration are rewritten.
+
+    Returns the contents as they will be published, and where their bytes come from.
 
     Raises:
         CheckpointError: there is nothing to untie.
@@ -54,17 +56,31 @@ def untied_sources(folder: Path, contents: Contents) -> list[Source]:
     if not can_untie(contents):
         raise CheckpointError(f"{folder}: has no tied output head to write out")
     shard, embedding = _find_embedding(contents)
-    sources: list[Source] = []
-    for source in sources_of(folder, contents.files, contents):
-        if source.path == shard:
-            source = _with_head(folder / shard, shard, contents.headers[shard], embedding)
-        elif source.path == CONFIG:
-            config = {**contents.config, "tie_word_embeddings": False}
-            source = Source(CONFIG, (msgspec.json.format(msgspec.json.encode(config), indent=2),))
-        elif source.path.endswith(INDEX_SUFFIX):
-            source = Source(source.path, (_index_with_head(folder / source.path, shard, embedding),))
-        sources.append(source)
-    return sources
+    old = contents.headers[shard]
+    head, new = _with_head(old, embedding)
+    config = {**contents.config, "tie_word_embeddings": False}
+    pieces = (
+        head,
+        Piece(folder / shard, old.data_start, old.tensors[-1].end - old.data_start),
+        Piece(folder / shard, embedding.start, embedding.end - embedding.start),
+    )
+    rewritten = {
+        shard: Source(shard, pieces, _spans(new)),
+        CONFIG: Source(CONFIG, (msgspec.json.format(msgspec.json.encode(config), indent=2),)),
+    }
+    for index in [path for path in contents.files if path.endswith(INDEX_SUFFIX)]:
+        rewritten[index] = Source(index, (_index_with_head(folder / index, shard, embedding),))
+    sources = [rewritten.get(source.path, source) for source in sources_of(folder, contents.files, contents)]
+    weight_map = None if contents.weight_map is None else {**contents.weight_map, HEAD: shard}
+    published = msgspec.structs.replace(
+        contents,
+        files={source.path: source.size() for source in sources},
+        headers={**contents.headers, shard: new},
+        config=config,
+        weight_map=weight_map,
+        digests=msgspec.structs.replace(contents.digests, config=canonical_digest(config)),
+    )
+    return published, sources
 
 
 def _spans(header: Header) -> tuple[Span, ...]:
@@ -79,16 +95,19 @@ def _find_embedding(contents: Contents) -> tuple[str, Tensor]:
     raise CheckpointError("has no embedding")
 
 
-def _with_head(file: Path, path: str, header: Header, embedding: Tensor) -> Source:
-    kept = [(tensor.name, tensor.dtype, tensor.shape, tensor.end - tensor.start) for tensor in header.tensors]
+def _with_head(old: Header, embedding: Tensor) -> tuple[bytes, Header]:
+    """The new file's first bytes, and the header they encode."""
+    kept = [(tensor.name, tensor.dtype, tensor.shape, tensor.end - tensor.start) for tensor in old.tensors]
     length = embedding.end - embedding.start
-    head = build_header([*kept, (HEAD, embedding.dtype, embedding.shape, length)], header.metadata)
-    data = header.tensors[-1].end - header.data_start
-    shift = len(head) - header.data_start
-    spans = [Span(tensor.name, tensor.start + shift, tensor.end + shift) for tensor in header.tensors]
-    spans.append(Span(HEAD, len(head) + data, len(head) + data + length))
-    pieces = (head, Piece(file, header.data_start, data), Piece(file, embedding.start, length))
-    return Source(path, pieces, tuple(spans))
+    head = build_header([*kept, (HEAD, embedding.dtype, embedding.shape, length)], old.metadata)
+    shift = len(head) - old.data_start
+    tensors = [
+        msgspec.structs.replace(tensor, start=tensor.start + shift, end=tensor.end + shift)
+        for tensor in old.tensors
+    ]
+    end = tensors[-1].end
+    tensors.append(Tensor(HEAD, embedding.dtype, embedding.shape, end, end + length))
+    return head, Header(len(head), tuple(tensors), old.metadata)
 
 
 def _index_with_head(file: Path, shard: str, embedding: Tensor) -> bytes:

@@ -78,7 +78,7 @@ class Form(_Record, frozen=True):
     """How the published bytes differ from the trainer's; `untied` has an output head of its own."""
 
     kind: Literal["as_is", "untied"] = "as_is"
-    source_sha256: dict[str, Sha256] = msgspec.field(default_factory=dict)
+    rewritten: tuple[str, ...] = ()
 
 
 class Signature(_Record, frozen=True):
@@ -106,7 +106,7 @@ class Manifest(_Record, frozen=True):
     tensor_count: Count
     architecture: str | None = None
     dtype: str | None = None
-    base: str | None = None
+    base: int | None = None
     form: Form = Form()
     golden: tuple[Golden, ...] = ()
     metrics: dict[str, float | int | str | bool] = msgspec.field(default_factory=dict)

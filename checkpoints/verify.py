@@ -29,7 +29,6 @@ class Served(msgspec.Struct, frozen=True):
     digests: Digests
     tensors: tuple[TensorEntry, ...]
     digest: str | None = None
-    base: str | None = None
 
 
 def verify_folder(
@@ -56,15 +55,27 @@ def verify_folder(
     findings = list(contents.findings)
     if manifest is not None:
         findings += _check_stored_files(folder, contents, manifest)
-    findings += check_structure(contents)
     if contents.headers and scan is not Scan.NONE:
         findings += scan_tensors(folder, contents, scan)
+    return judge(contents, findings, served, manifest, restart_allowed=restart_allowed)
+
+
+def judge(
+    contents: Contents,
+    findings: list[Finding],
+    served: Served | None,
+    manifest: Manifest | None = None,
+    *,
+    restart_allowed: bool = False,
+) -> Verdict:
+    """Add to `findings` what structure and comparison tell, and conclude."""
+    found = [*findings, *check_structure(contents)]
     swap = Swap.ADAPTER if contents.kind == "adapter" else Swap.IN_PLACE
     if served is not None:
         changes, swap = check_against_served(contents, served, manifest, restart_allowed=restart_allowed)
-        findings += changes
+        found += changes
     tensors = sum(len(header.tensors) for header in contents.headers.values())
-    return Verdict(_unique(findings), swap, tensors, len(contents.files))
+    return Verdict(_unique(found), swap, tensors, len(contents.files))
 
 
 def check_against_served(
@@ -74,15 +85,15 @@ def check_against_served(
     adapter = contents.kind == "adapter"
     if adapter and served.kind != "adapter":
         return [], Swap.ADAPTER
+    changed = _launch_changes(contents.digests, served.digests, restart_allowed=restart_allowed)
     findings: list[Finding] = []
     if not adapter and served.kind == "adapter":
-        findings.append(Finding(Code.KIND, "full weights, an adapter is served", refuses=not restart_allowed))
-    else:
+        changed.append(Finding(Code.KIND, "full weights, an adapter is served", refuses=not restart_allowed))
+    elif not (changed and restart_allowed):  # after a restart another model may be right
         shapes = {entry.name: entry.shape for entry in contents.tensors()}
         known = {entry.name: entry.shape for entry in served.tensors}
         findings += compare_sets(shapes, known, "the served version", set())
         findings += _dtype_changes(contents.tensors(), served.tensors)
-    changed = _launch_changes(contents.digests, served.digests, restart_allowed=restart_allowed)
     if manifest is not None and manifest.digest == served.digest:
         findings.append(Finding(Code.NOTHING_CHANGED, "the very bytes that are served", refuses=False))
     if changed:
