@@ -131,7 +131,10 @@ class Performance:
             wait_s = self._wait(at) if at or self._kind is Kind.COMPLETION else 0.0
             yield Step(wait_s, events, len(events))
             at += 1
-            running = [] if self.aborted else [i for i in running if len(self._parts[i].tokens) > at]
+            running = [i for i in running if len(self._parts[i].tokens) > at]
+            if self.aborted:
+                yield Step(0.0, tuple(self._delta(index, at) for index in running), 0)
+                break
         if self._ask.include_usage:
             last = self._event([])
             last["usage"] = shapes.usage(self.prompt_tokens, sum(sent))
@@ -208,7 +211,7 @@ class Performance:
 
     def _delta(self, index: int, at: int) -> bytes:
         part = self._parts[index]
-        new = part.tokens[at : at + 1]
+        new = [] if self.aborted else part.tokens[at : at + 1]
         finish: str | None = None
         stop: str | None = None
         if self.aborted:
