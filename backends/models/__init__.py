@@ -1,0 +1,1 @@
+"""The models that engines are started with: built-in ones, folders, hub ids."""
