@@ -47,7 +47,7 @@ class FileEntry(_Record, frozen=True):
 
 
 class TensorEntry(_Record, frozen=True):
-    """One tensor. `digest` (CRC-32 of its bytes) tells what changed; the file's sha256 proves integrity."""
+    """One tensor. `digest` is a fingerprint that tells what changed; the file's sha256 proves integrity."""
 
     name: str
     dtype: str
