@@ -1,8 +1,8 @@
 """One reading of a file's bytes: hashed, fingerprinted tensor by tensor and handed on, in one pass.
 
 `Source` says where a published file's bytes come from (a whole file, pieces of one, bytes made
-here). `read_once` yields them in chunks while worker threads hash (hashlib and zlib release the
-GIL), so copying, sha256 and the tensors' checksums overlap, and memory stays at one chunk a file.
+here). `Reading` yields them in chunks while worker threads hash (hashlib releases the GIL), so
+copying and hashing overlap, and memory stays at one chunk a file.
 Used by the publisher, the stores and the verifier.
 """
 
@@ -106,9 +106,7 @@ class Fingerprints:
     def update(self, chunk: memoryview) -> None:
         """Take the next bytes."""
         begin, end = self._position, self._position + len(chunk)
-        while (self._block is not None and self._block.start < end) or self._is_empty_at(end):
-            block = self._block
-            assert block is not None
+        while (block := self._block) is not None and block.start < end:
             self._sha.update(chunk[max(block.start - begin, 0) : block.end - begin])
             if block.end > end:
                 break
@@ -118,11 +116,8 @@ class Fingerprints:
             self._block = next(self._blocks, None)
         self._position = end
 
-    def _is_empty_at(self, position: int) -> bool:
-        return self._block is not None and self._block.start == self._block.end == position
-
     def result(self) -> dict[str, str]:
-        """Name → fingerprint."""
+        """Name → fingerprint; tensors without elements have none."""
         return self._done
 
 
@@ -136,7 +131,8 @@ class _Block(msgspec.Struct, frozen=True):
 def _blocks(span: Span) -> Iterator[_Block]:
     size = span.end - span.start
     if size <= WHOLE_BYTES:
-        yield _Block(span.name, span.start, span.end, last=True)
+        if size:
+            yield _Block(span.name, span.start, span.end, last=True)
         return
     count = WHOLE_BYTES // _BLOCK_BYTES
     for index in range(count):
