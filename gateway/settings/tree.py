@@ -371,6 +371,8 @@ class Settings(Section):
             )
         own_engine = "engine" in self.model_fields_set or not self.endpoints
         name = self.engine.served_name or self.engine.model.rstrip("/").rsplit("/", 1)[-1]
+        if not own_engine:
+            name = self.engine.served_name or "default"
         return (
             Model(
                 name=name,

@@ -1,0 +1,319 @@
+"""The composition root of one worker: builds every part from the settings and wires them together.
+
+Nothing is global: two gateways in one process do not know of each other. `Gateway` also answers the
+questions of the ops routes (`gateway.http.ops.Operated`) and takes over changed settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from gateway.cli.lazy import installed_version
+from gateway.fleet import members
+from gateway.fleet.discovery import Names
+from gateway.fleet.fleet import Fleet, FleetOptions
+from gateway.fleet.keeper import Keeper
+from gateway.flow.account import Account, Sink
+from gateway.flow.call import Call
+from gateway.flow.pipeline import Pipeline
+from gateway.flow.quota import LocalQuota
+from gateway.flow.record import Record
+from gateway.flow.service import Service, ServiceOptions
+from gateway.flow.services import Services
+from gateway.http import ops
+from gateway.http.auth import Keys
+from gateway.http.protocol import Edge
+from gateway.http.reading import Affinity, Reader
+from gateway.http.routes import BY_PATH
+from gateway.observe import table
+from gateway.observe.cells import Cells
+from gateway.observe.derived import QUANTILES
+from gateway.observe.exposition import Exposition
+from gateway.observe.labels import Reload
+from gateway.observe.lag import LagSampler
+from gateway.observe.metrics import Metrics
+from gateway.observe.status import GatewayStatus, MemberStatus, ModelStatus
+from gateway.observe.trace import Identifiers
+from gateway.settings.diff import Diff
+from gateway.settings.load import Loaded
+from gateway.settings.problems import SettingsError
+from gateway.settings.tree import Model, Settings
+from gateway.settings.watch import Watcher
+from gateway.tasks import TaskOwner
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 0.05
+"""How often time limits are looked at: a limit is kept to within this."""
+
+EDGE_SWEEP_S = 1.0
+"""How often idle and slow connections are looked at."""
+
+MAX_BUFFERED_BYTES = 512 * 1024 * 1024
+"""Request bodies that one worker holds at a time, unsent."""
+
+
+class Gateway:
+    """One worker of the gateway."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        run_dir: Path,
+        slot: int = 0,
+        sinks: tuple[Sink, ...] = (),
+        load: Callable[[], Loaded] | None = None,
+    ) -> None:
+        """`run_dir`: sockets and shared counters, prepared. `load` reads the settings again, for reloads."""
+        settings = loaded.settings
+        now = time.monotonic()
+        self.settings: Settings = settings
+        self.version = installed_version()
+        self._leaving = False
+        self._started = now
+        self._run_dir = run_dir
+        self._cells = Cells(run_dir / "metrics", slot, table.FAMILIES, now=now)
+        self._exposition = Exposition(run_dir / "metrics")
+        self._random = random.Random()
+        self.metrics = Metrics(
+            self._cells, [model.name for model in settings.served_models()], version=self.version
+        )
+        self._tasks = TaskOwner("gateway", failed=lambda name: self.metrics.task_failures.add())
+        self._account = Account(self.metrics, sinks)
+        self._keepers: dict[str, Keeper] = {}
+        self._services = Services([])
+        self._keys = Keys(settings.auth.keys)
+        self._reader = Reader(self._keys, settings.server.max_body_bytes, Identifiers(), _affinity(settings))
+        self._quota = LocalQuota(settings.auth.keys, now)
+        self._pipeline = Pipeline(self._reader.read, self._services, self._quota, self._account)
+        self._build_services(settings, now)
+        self.edge = Edge(
+            handle=self._pipeline.handle,
+            routes=BY_PATH,
+            max_body_bytes=settings.server.max_body_bytes,
+            max_connections=settings.server.max_connections,
+            max_buffered_bytes=MAX_BUFFERED_BYTES,
+            header_timeout_s=settings.server.header_timeout_s,
+            keep_alive_s=settings.server.keep_alive_s,
+            cors_origins=frozenset(origin.encode() for origin in settings.server.cors.origins),
+            early=self._pipeline.refuse,
+        )
+        self._watcher = self._watch(loaded, load) if load is not None else None
+        self.app: FastAPI = ops.build(self, settings.server.cors, self._lifespan)
+        self.metrics.last_reload.set(time.time_ns() / 1e9)
+
+    # Life
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Begin to look after members, limits and settings. On the loop that serves."""
+        lag = LagSampler(self.metrics.lag)
+        lag.start()
+        self._lag = lag
+        for keeper in self._keepers.values():
+            await keeper.start()
+        self._tasks.start("sweep", self._sweep())
+        self._tasks.start("sweep connections", self._sweep_edge())
+        if self._watcher is not None:
+            self._tasks.start("watch settings", self._watcher.run())
+
+    async def stop(self) -> None:
+        self.abort()
+        self._lag.stop()
+        for keeper in self._keepers.values():
+            await keeper.close()
+        await self._tasks.close()
+        self._cells.release()
+        self._exposition.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for service in self._services:
+                service.tick(now)
+
+    async def _sweep_edge(self) -> None:
+        while True:
+            self.edge.date_block = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+            now = time.monotonic()
+            self.edge.sweep(now)
+            self.metrics.open_connections.set(len(self.edge.connections))
+            loop_now = asyncio.get_running_loop().time()
+            for service in self._services:
+                for member in service.fleet.members:
+                    member.pool.close_idle(loop_now)
+                    member.count_connections()
+            await asyncio.sleep(EDGE_SWEEP_S)
+
+    # Going down
+
+    @property
+    def leaving(self) -> bool:
+        return self._leaving
+
+    @property
+    def running(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(len(service.live) for service in self._services)
+
+    def begin_leaving(self) -> None:
+        """Readiness turns 503; requests are still answered."""
+        self._leaving = True
+
+    def abort(self) -> None:
+        """End every request that still runs, each in the form that is possible."""
+        for service in self._services:
+            for call in tuple(service.live):
+                call.shut_down()
+
+    # Services
+
+    def _build_services(self, settings: Settings, now: float) -> None:
+        specs = members.specs(settings, self._run_dir)
+        services = []
+        for model in settings.served_models():
+            fleet = Fleet(model.name, self._fleet_options(settings, model), self.metrics, self._random)
+            service = Service(
+                fleet,
+                _service_options(settings, model),
+                self.metrics.model(model.name),
+                self._tasks,
+                self._ended,
+                now,
+            )
+            fleet.on_change = lambda service=service: service.rotation_changed(time.monotonic())  # type: ignore[misc]
+            self._keepers[model.name] = Keeper(
+                fleet, specs[model.name], Names(model.endpoints), settings.health
+            )
+            services.append(service)
+        self._services.replace(services)
+
+    def _fleet_options(self, settings: Settings, model: Model) -> FleetOptions:
+        assert model.routing is not None
+        assert model.limits is not None
+        return FleetOptions(
+            model.routing, settings.health, model.limits.max_in_flight_per_member, settings.timeouts.connect_s
+        )
+
+    def _ended(self, call: Call, record: Record) -> None:
+        self._account.close(record, call.exchange)
+
+    # Settings
+
+    def _watch(self, loaded: Loaded, load: Callable[[], Loaded]) -> Watcher:
+        return Watcher(loaded, load=load, on_change=self._take_over, on_error=self._keep)
+
+    def reload_now(self) -> None:
+        """SIGHUP."""
+        if self._watcher is not None:
+            self._watcher.poke()
+
+    def _keep(self, error: SettingsError) -> None:
+        self.metrics.reloads.add(Reload.REJECTED)
+        logger.error("The configuration is broken and was not taken over:\n%s", error)
+
+    def _take_over(self, loaded: Loaded, change: Diff) -> None:
+        """Changed settings: what can take effect does, at once and as a whole; nothing in flight notices."""
+        settings = loaded.settings
+        now = time.monotonic()
+        specs = members.specs(settings, self._run_dir)
+        served = {model.name: model for model in settings.served_models()}
+        for service in self._services:
+            model = served.get(service.name)
+            if model is None:
+                continue
+            service.fleet.reconfigure(self._fleet_options(settings, model))
+            service.reconfigure(_service_options(settings, model), now)
+            self._keepers[service.name].set_members(
+                specs[service.name], Names(model.endpoints), settings.health
+            )
+        self._keys.replace(settings.auth.keys)
+        self._quota.configure(settings.auth.keys, now)
+        self._reader.affinity = _affinity(settings)
+        self._reader.max_body_bytes = self.edge.max_body_bytes = settings.server.max_body_bytes
+        self.settings = settings
+        self.metrics.reloads.add(Reload.OK)
+        self.metrics.last_reload.set(time.time_ns() / 1e9)
+        for line in change.changes:
+            logger.info("Configuration changed: %s", line)
+
+    # What the ops routes ask
+
+    def check_key(self, authorization: str) -> None:
+        self._keys.identify(authorization.encode("latin-1", "replace"))
+
+    def names(self) -> list[str]:
+        return self._services.names
+
+    def models(self) -> list[ModelStatus]:
+        now = time.monotonic()
+        return [_model_status(service, now) for service in self._services]
+
+    async def status(self) -> GatewayStatus:
+        minute = self._exposition.last_minute()
+        return GatewayStatus(
+            version=self.version,
+            uptime_s=time.monotonic() - self._started,
+            workers=self.settings.server.workers,
+            qps=minute.total.qps,
+            latency_s={str(share): minute.total.quantile(share) for share in QUANTILES},
+            in_flight=self.running,
+            queued=sum(service.admission.queued for service in self._services),
+            models=self.models(),
+        )
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        return await self._exposition.scrape(accept)
+
+
+def _affinity(settings: Settings) -> Affinity:
+    return Affinity.of([model.routing for model in settings.served_models() if model.routing is not None])
+
+
+def _service_options(settings: Settings, model: Model) -> ServiceOptions:
+    assert model.limits is not None
+    return ServiceOptions(model.limits, settings.timeouts, settings.retries)
+
+
+def _model_status(service: Service, now: float) -> ModelStatus:
+    fleet = service.fleet
+    return ModelStatus(
+        name=service.name,
+        ready=fleet.ready,
+        policy=fleet.options.routing.policy.value,
+        versions=fleet.versions,
+        members=[
+            MemberStatus(
+                name=member.name,
+                address=str(member.spec.address),
+                state=member.health.state.value,
+                reason=member.health.reason,
+                version=member.version,
+                in_flight=member.in_flight,
+                tokens=member.tokens,
+                requests=member.requests,
+                failures=member.failures,
+                latency_s=member.last_ok_s or None,
+                since_s=now - member.health.since,
+            )
+            for member in fleet.members
+        ],
+    )

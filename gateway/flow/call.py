@@ -1,0 +1,442 @@
+"""One request's way to an engine and back: lease, send, retry, answer, and exactly one end.
+
+A Call is a small state machine driven by callbacks: the connection's (`on_head`, `on_data`, `on_done`,
+`on_lost`), the client's (`on_gone`, `on_drained`) and time's (`tick`). It never blocks and needs no task,
+except to open a new connection. Whatever happens, `_finish` runs once: it gives back the lease and the
+admission, closes the books, and nothing is sent to the client after it.
+
+Retries: at most `retries.attempts`, only before the first byte of an answer, only on another member,
+only for refused, 502, 503, 504 or a connection that died before any byte, and only within the budget.
+A kept-alive connection that the engine closed just as it was used is replaced once and not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
+from gateway.fleet.evidence import Kind
+from gateway.fleet.member import Lease, Member
+from gateway.flow.quota import Grant
+from gateway.flow.record import Record
+from gateway.flow.request import Request
+from gateway.flow.ticket import Ticket
+from gateway.http.exchange import Exchange
+from gateway.observe.labels import Attempt, RetryReason
+from gateway.observe.outcome import Outcome
+from gateway.upstream.connection import Connection, Headers
+from gateway.upstream.faults import Fault, Unreachable
+from gateway.upstream.headers import read_answer
+
+if TYPE_CHECKING:
+    from gateway.flow.service import Service
+
+
+class Phase(Enum):
+    PLACED = "placed"
+    """Not yet with a member: queued, or between two attempts."""
+    CONNECTING = "connecting"
+    WAITING = "waiting"
+    """Sent; no byte of the answer yet."""
+    ANSWERING = "answering"
+    ENDED = "ended"
+
+
+RETRY_STATUS = frozenset((502, 503, 504))
+
+_FAULTS: dict[Fault, tuple[Kind, Attempt, RetryReason]] = {
+    Fault.REFUSED: (Kind.REFUSED, Attempt.REFUSED, RetryReason.REFUSED),
+    Fault.CONNECT_TIMEOUT: (Kind.REFUSED, Attempt.TIMEOUT, RetryReason.TIMEOUT),
+    Fault.LOST: (Kind.RESET, Attempt.RESET, RetryReason.RESET),
+    Fault.TRUNCATED: (Kind.TRUNCATED, Attempt.RESET, RetryReason.RESET),
+    Fault.MALFORMED: (Kind.MALFORMED, Attempt.PROTOCOL, RetryReason.RESET),
+}
+
+
+class Call(Ticket):
+    """Made by the pipeline for each request; `start` whenever it is admitted."""
+
+    __slots__ = (
+        "_connect",
+        "_connection",
+        "_grant",
+        "_lease",
+        "_paused_at",
+        "_record",
+        "_replaced",
+        "_service",
+        "_spoke_at",
+        "_tried",
+        "exchange",
+        "phase",
+        "request",
+        "wait_until",
+    )
+
+    def __init__(
+        self, service: Service, exchange: Exchange, request: Request, grant: Grant | None, now: float
+    ) -> None:
+        limits = service.timeouts
+        total = limits.stream_total_s if request.stream else limits.total_s
+        priority = request.key.priority if request.key is not None else 0
+        super().__init__(request.tokens, now + min(total, request.timeout_s or total), priority)
+        self._service = service
+        self._grant = grant
+        self.exchange = exchange
+        self.request = request
+        self.phase = Phase.PLACED
+        self._lease: Lease | None = None
+        self._connection: Connection | None = None
+        self._connect: asyncio.Task[None] | None = None
+        self._tried: tuple[str, ...] = ()
+        self._replaced = False
+        self._paused_at = 0.0
+        self._spoke_at = now
+        self._record = Record(
+            request.route,
+            service.name,
+            now,
+            stream=request.stream,
+            request_id=request.request_id,
+            traceparent=request.traceparent,
+            tenant=request.tenant,
+        )
+        self.wait_until = now + service.limits.max_queue_s
+        """Until when a request that reached nobody goes on looking for a member."""
+        exchange.on_gone = self.leave
+
+    def __repr__(self) -> str:
+        return f"<Call {self.request.route} {self.phase.value} on={self.member} tried={self._tried}>"
+
+    @property
+    def member(self) -> Member | None:
+        return self._lease.member if self._lease is not None else None
+
+    # Out
+
+    def start(self, now: float) -> None:
+        """The request is admitted: go to a member."""
+        if self.phase is Phase.PLACED:
+            self._record.admitted = now
+            self._attempt(now)
+
+    def _attempt(self, now: float) -> None:
+        request = self.request
+        lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
+        if lease is None:
+            self.phase = Phase.PLACED
+            self._service.defer(self, now)
+        else:
+            self._go(lease)
+
+    def _go(self, lease: Lease) -> None:
+        self._lease = lease
+        self._replaced = False
+        self._record.tries += 1
+        connection = lease.member.pool.take()
+        if connection is not None:
+            self._send(lease, connection)
+        else:
+            self._open(lease)
+
+    def _open(self, lease: Lease) -> None:
+        self.phase = Phase.CONNECTING
+        self._connect = self._service.tasks.start("connect", self._connect_to(lease))
+
+    async def _connect_to(self, lease: Lease) -> None:
+        try:
+            connection = await lease.member.pool.open()
+        except Unreachable as error:
+            self._connect = None
+            if self.phase is Phase.CONNECTING and self._lease is lease:
+                self._broken(error.fault)
+            return
+        self._connect = None
+        if self.phase is Phase.CONNECTING and self._lease is lease:
+            self._send(lease, connection)
+        else:
+            connection.abandon()
+
+    def _send(self, lease: Lease, connection: Connection) -> None:
+        request = self.request
+        self.phase = Phase.WAITING
+        self._connection = connection
+        self._record.sent = monotonic()
+        head = lease.member.head(request.path, request.block, len(request.body))
+        connection.send(head, request.body, self)
+
+    # Back: the connection's callbacks
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        lease = self._lease
+        assert lease is not None
+        member = lease.member
+        now = self._record.answered = monotonic()
+        told = read_answer(headers)
+        if status in RETRY_STATUS:
+            kind = Kind.ELSEWHERE if told.elsewhere else Kind.BAD_STATUS
+            reason = RetryReason.DRAINING if told.elsewhere else RetryReason.UNAVAILABLE
+            self._service.blame(member, kind, now)
+            if self._retry(reason, Attempt.DRAINING if told.elsewhere else Attempt.UNAVAILABLE, now):
+                return
+        elif status >= 500:
+            self._service.blame(member, Kind.ERROR_STATUS, now)
+        if told.version:
+            if told.version != member.version_mark:
+                self._service.fleet.learn_version(member, told.version.decode("latin-1"))
+        else:
+            told.version = member.version_mark
+        self._record.status = status
+        self._record.version = member.version
+        self.phase = Phase.ANSWERING
+        self.request.body = b""
+        self.request.answer.head(status, told, self._marks(told.version))
+
+    def on_data(self, data: bytes) -> None:
+        now = monotonic()
+        record = self._record
+        if record.first:
+            self._service.series.inter_chunk.observe(now - record.last)
+        else:
+            record.first = now
+        record.last = self._spoke_at = now
+        lease = self._lease
+        assert lease is not None
+        lease.member.health.flowing(now)
+        self.request.answer.data(data)
+        if self.exchange.congested and self._connection is not None and self.phase is Phase.ANSWERING:
+            self._paused_at = now
+            self._connection.pause()
+            self.exchange.on_drained = self._drained
+
+    def on_done(self) -> None:
+        if self.phase is Phase.ENDED:
+            return
+        self._connection = None
+        lease = self._lease
+        assert lease is not None
+        record = self._record
+        now = record.last = monotonic()
+        if not self.request.answer.done():
+            self._cut_off(Fault.TRUNCATED, now)
+            return
+        status = record.status
+        if status < 500:
+            member = lease.member
+            self._service.fleet.note(member, member.health.traffic_ok(now))
+            member.last_ok_s = now - record.sent
+            self._finish(Outcome.OK if status < 400 else Outcome.CLIENT_ERROR, now, _RESULT[status >= 400])
+        else:
+            unavailable = status in RETRY_STATUS
+            self._finish(
+                Outcome.BACKEND_ERROR, now, Attempt.UNAVAILABLE if unavailable else Attempt.SERVER_ERROR
+            )
+
+    def on_lost(self, fault: Fault) -> None:
+        connection, self._connection = self._connection, None
+        if self.phase is Phase.ENDED:
+            return
+        if self.phase is Phase.ANSWERING:
+            self._cut_off(fault, monotonic())
+            return
+        if fault is Fault.LOST and connection is not None and connection.reused and not self._replaced:
+            # The engine closed an idle connection just as we used it (keep-alive race): nobody's fault.
+            self._replaced = True
+            assert self._lease is not None
+            self._open(self._lease)
+            return
+        self._broken(fault)
+
+    def _broken(self, fault: Fault) -> None:
+        """An attempt has failed before the head of an answer."""
+        lease = self._lease
+        assert lease is not None
+        now = monotonic()
+        kind, attempt, reason = _FAULTS[fault]
+        self._service.blame(lease.member, kind, now)
+        untouched = fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT, Fault.LOST)
+        if untouched and self._retry(reason, attempt, now):
+            return
+        if fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT) and self._wait_for_another(attempt, now):
+            return
+        self._fail(BackendFailed(f"The request failed: {fault.sentence}."), now, attempt)
+
+    def _cut_off(self, fault: Fault, now: float) -> None:
+        """The answer broke after its head."""
+        lease = self._lease
+        assert lease is not None
+        kind, attempt, _ = _FAULTS[fault]
+        self._service.blame(lease.member, kind, now)
+        error = BackendFailed(f"The answer is incomplete: {Fault.TRUNCATED.sentence}.")
+        self._record.error = error.message
+        started = self.exchange.started
+        self.request.answer.broken(error, self._marks(b""))
+        self._finish(Outcome.TRUNCATED if started else Outcome.BACKEND_ERROR, now, attempt)
+
+    # Retry
+
+    def _retry(self, reason: RetryReason, attempt: Attempt, now: float) -> bool:
+        """Try another member, if the rules allow it and there is one."""
+        lease = self._lease
+        assert lease is not None
+        tried = (*self._tried, lease.member.name)
+        service = self._service
+        if len(tried) > service.retries.attempts or not self.exchange.open:
+            return False
+        # A member that says itself that it leaves costs no budget: nothing is overloaded.
+        if reason is not RetryReason.DRAINING and not service.may_retry(now):
+            return False
+        following = service.fleet.lease(self.request.hint, self.request.tokens, tried)
+        if following is None:
+            return False
+        service.series.retries.add(reason)
+        self._let_go(attempt)
+        self._tried = tried
+        self._go(following)
+        return True
+
+    def _wait_for_another(self, attempt: Attempt, now: float) -> bool:
+        """Nothing was sent and nobody else is there: wait for a member, within the queue's limit."""
+        if now >= self.wait_until:
+            return False
+        self._let_go(attempt)
+        self._tried = ()
+        self.phase = Phase.PLACED
+        self._service.defer(self, now)
+        return True
+
+    def fail_over(self, member: Member) -> None:
+        """The member was found faulty: if nothing has come from it yet, go elsewhere."""
+        lease = self._lease
+        if lease is None or lease.member is not member or self.phase is not Phase.WAITING:
+            return
+        self._retry(RetryReason.TIMEOUT, Attempt.TIMEOUT, monotonic())
+
+    def _let_go(self, attempt: Attempt | None) -> None:
+        """End the present attempt: nothing of it may be heard again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abandon()
+        task, self._connect = self._connect, None
+        if task is not None:
+            task.cancel()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            if attempt is not None and not lease.member.retired:
+                lease.member.series.attempts.add(attempt)
+            lease.release()
+
+    # Time and the client
+
+    def tick(self, now: float) -> None:
+        """Look at the limits; called some times a second."""
+        limits = self._service.timeouts
+        record = self._record
+        if now >= self.deadline:
+            own = self.request.timeout_s is not None
+            error = DeadlineExceeded("The request took longer than its limit.")
+            self._expire(error, Kind.CLIENT_DEADLINE if own else Kind.FIRST_BYTE, now)
+        elif self._paused_at:
+            if now - self._paused_at > limits.silence_s:
+                self._give_up_on_client(now)
+        elif self.phase is Phase.ANSWERING:
+            if now - max(record.last, record.answered) > limits.silence_s:
+                error = DeadlineExceeded(f"The backend sent nothing for {limits.silence_s:g} s.")
+                self._expire(error, Kind.SILENCE, now)
+        elif self.phase is Phase.WAITING and self.request.stream and now - record.sent > limits.first_byte_s:
+            error = DeadlineExceeded(f"The backend sent nothing within {limits.first_byte_s:g} s.")
+            self._expire(error, Kind.FIRST_BYTE, now)
+        if self.phase is not Phase.ENDED and now - self._spoke_at > limits.heartbeat_s:
+            self._spoke_at = now
+            if self.request.stream:
+                self.request.answer.heartbeat(self._marks(b""))
+
+    def _expire(self, error: DeadlineExceeded, kind: Kind, now: float) -> None:
+        if self._lease is not None:
+            self._service.blame(self._lease.member, kind, now)
+        self._fail(error, now, Attempt.TIMEOUT)
+
+    def _give_up_on_client(self, now: float) -> None:
+        self._record.error = "the client stopped reading"
+        self._let_go(Attempt.CANCELLED)
+        self.exchange.cut()
+        self._finish(Outcome.CLIENT_GONE, now, None)
+
+    def _drained(self) -> None:
+        self._paused_at = 0.0
+        self._record.last = monotonic()
+        if self._connection is not None:
+            self._connection.resume()
+
+    def leave(self) -> None:
+        """The client has gone: everything held for it is free at once."""
+        self._finish(Outcome.CLIENT_GONE, monotonic(), Attempt.CANCELLED)
+
+    def shut_down(self) -> None:
+        """The gateway ends and cannot wait any longer."""
+        self._fail(
+            ShuttingDown("This gateway is shutting down.", retry_after_s=1), monotonic(), Attempt.CANCELLED
+        )
+
+    def refuse(self, error: GatewayError) -> None:
+        """Not admitted, or not any longer."""
+        self._fail(error, monotonic(), Attempt.CANCELLED)
+
+    # End
+
+    def _fail(self, error: GatewayError, now: float, attempt: Attempt | None) -> None:
+        if self.phase is Phase.ENDED:
+            return
+        self._record.error = error.message
+        self._let_go(attempt)
+        started = self.exchange.started
+        if not started:
+            self._record.status = error.status
+        answered = self.phase is Phase.ANSWERING
+        self.request.answer.broken(error, b"")
+        self._finish(Outcome.TRUNCATED if started and answered else error.outcome, now, None)
+
+    def _finish(self, outcome: Outcome, now: float, attempt: Attempt | None) -> None:
+        if self.phase is Phase.ENDED:
+            return
+        self.phase = Phase.ENDED
+        record = self._record
+        member = self.member
+        if member is not None:
+            record.member = member.name
+        self._let_go(attempt)
+        record.outcome = outcome
+        record.ended = monotonic()
+        record.prompt_tokens, record.completion_tokens = self.request.answer.usage
+        if self._grant is not None:
+            self._close_grant(self._grant)
+        self._service.ended(self, record)
+
+    def _close_grant(self, grant: Grant) -> None:
+        record = self._record
+        if not record.sent:
+            grant.cancel(record.ended)
+        else:
+            grant.close(record.ended, (record.prompt_tokens + record.completion_tokens) or None)
+
+    def _marks(self, version: bytes) -> bytes:
+        """The gateway's own header lines."""
+        record = self._record
+        queued = record.queue_s * 1e3
+        engine = (record.answered - record.sent) * 1e3 if record.answered else 0.0
+        named = b"x-model-version: %b\r\n" % version if version else b""
+        return (
+            b"x-request-id: %b\r\n%bx-cache: bypass\r\nserver-timing: queue;dur=%.1f, engine;dur=%.1f\r\n"
+            % (
+                self.request.request_id,
+                named,
+                queued,
+                engine,
+            )
+        )
+
+
+_RESULT = (Attempt.OK, Attempt.CLIENT_ERROR)

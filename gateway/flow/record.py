@@ -1,0 +1,59 @@
+"""One record for each request: what metrics, the log line, the trace and `Server-Timing` derive from.
+
+Times are seconds of the monotonic clock; 0 means "did not happen".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.observe.labels import Route
+from gateway.observe.outcome import Outcome
+
+
+@dataclass(slots=True)
+class Record:
+    route: Route
+    model: str
+    started: float
+    """The request was whole."""
+    admitted: float = 0.0
+    """It may go to an engine."""
+    sent: float = 0.0
+    """The last attempt's request was written."""
+    answered: float = 0.0
+    """The engine's head came."""
+    first: float = 0.0
+    """The first byte of the engine's body came."""
+    last: float = 0.0
+    """The engine's last byte came."""
+    ended: float = 0.0
+    outcome: Outcome | None = None
+    status: int = 0
+    """What the client was told; 0: nothing."""
+    member: str = ""
+    version: str = ""
+    tries: int = 0
+    """Attempts at engines."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stream: bool = False
+    request_id: bytes = b""
+    traceparent: bytes = b""
+    tenant: str = ""
+    error: str = ""
+    """For people: what went wrong."""
+
+    @property
+    def queue_s(self) -> float:
+        return max(0.0, (self.admitted or self.ended) - self.started)
+
+    @property
+    def duration_s(self) -> float:
+        return self.ended - self.started
+
+    @property
+    def overhead_s(self) -> float:
+        """Time in the gateway itself: neither waiting to be admitted nor with the engine."""
+        engine = max(0.0, (self.last or self.ended) - self.sent) if self.sent else 0.0
+        return max(0.0, self.duration_s - self.queue_s - engine)

@@ -1,0 +1,67 @@
+"""What the flow knows of a request: no wire model, only what it takes to admit, place and send it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.errors import GatewayError
+from gateway.observe.labels import Route
+from gateway.routing.contract import Hint
+from gateway.settings.tree import Key
+from gateway.upstream.headers import Told
+
+
+class Answer(Protocol):
+    """Turns an engine's answer into the client's, piece by piece.
+
+    Calls come in this order: `head` once, `data` any number of times, then `done` or `broken` once.
+    `broken` may also come first, or alone. An answer never raises for what an engine sends.
+    """
+
+    def head(self, status: int, told: Told, marks: bytes) -> None:
+        """The engine's status and headers. `marks` are the gateway's own header lines."""
+
+    def data(self, data: bytes) -> None: ...
+
+    def done(self) -> bool:
+        """The engine has ended in order. False if what it sent is not a whole answer."""
+
+    def broken(self, error: GatewayError, marks: bytes) -> None:
+        """The answer cannot be finished: say so in the form that is still possible."""
+
+    def heartbeat(self, marks: bytes) -> bool:
+        """Keep a silent stream's connection busy. False where nothing can be said."""
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """Prompt and completion tokens as the engine reported them; zeros where it did not."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request below the edge."""
+
+    route: Route
+    path: bytes
+    """At the engine."""
+    body: bytes
+    answer: Answer
+    block: bytes = b""
+    """Header lines that go on to the engine."""
+    model: str = ""
+    """As the client named it; empty: the default model."""
+    stream: bool = False
+    tokens: int = 1
+    """Estimate of prompt plus answer."""
+    hint: Hint = field(default_factory=Hint)
+    timeout_s: float | None = None
+    """The client's own limit."""
+    key: Key | None = None
+    """Who asks, where keys are configured."""
+    request_id: bytes = b""
+    traceparent: bytes = b""
+
+    @property
+    def tenant(self) -> str:
+        return self.key.name if self.key is not None else ""

@@ -1,0 +1,151 @@
+"""One model being served: its members, its admission, its budget, and every request that is under way.
+
+The shell around `admission`: it tells requests what was settled about them, gives capacity back when
+they end, and lets time pass for them. One for each model and worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError, NoBackend, OverCapacity
+from gateway.fleet.evidence import Kind
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.member import Member
+from gateway.flow.admission import Admission
+from gateway.flow.budget import RetryBudget
+from gateway.flow.call import Call
+from gateway.flow.record import Record
+from gateway.flow.ticket import Place, Reason, Ticket
+from gateway.observe import labels
+from gateway.observe.metrics import ModelSeries
+from gateway.settings.tree import Limits, Retries, Timeouts
+from gateway.tasks import TaskOwner
+
+_REFUSALS: dict[Reason, tuple[labels.Refusal, type[GatewayError], str]] = {
+    Reason.QUEUE_FULL: (labels.Refusal.QUEUE_FULL, OverCapacity, "Too many requests are waiting."),
+    Reason.WOULD_MISS_DEADLINE: (
+        labels.Refusal.DEADLINE,
+        OverCapacity,
+        "The wait for a backend would be longer than this request may take.",
+    ),
+    Reason.TIMED_OUT: (labels.Refusal.QUEUE_TIMEOUT, OverCapacity, "No backend had room in time."),
+    Reason.NO_BACKEND: (labels.Refusal.NO_MEMBER, NoBackend, "No backend of this model is ready."),
+}
+
+Ended = Callable[[Call, Record], None]
+
+
+@dataclass(slots=True)
+class ServiceOptions:
+    """What of the settings a service needs."""
+
+    limits: Limits
+    timeouts: Timeouts
+    retries: Retries
+
+
+class Service:
+    """Requests for one model."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        options: ServiceOptions,
+        series: ModelSeries,
+        tasks: TaskOwner,
+        ended: Ended,
+        now: float,
+    ) -> None:
+        self.name = fleet.model
+        self.fleet = fleet
+        self.series = series
+        self.tasks = tasks
+        self.limits = options.limits
+        self.timeouts = options.timeouts
+        self.retries = options.retries
+        self.admission = Admission(options.limits, now)
+        self.live: set[Call] = set()
+        """Requests that have begun and not ended."""
+        self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
+        self._ended = ended
+        fleet.on_ejected = self._fail_over
+
+    def __repr__(self) -> str:
+        return f"<Service {self.name} live={len(self.live)} {self.admission!r}>"
+
+    def submit(self, call: Call, now: float) -> None:
+        """A request has come: it goes to a member, waits, or is refused."""
+        self.live.add(call)
+        self._budget.request()
+        if self.admission.enter(call, now):
+            call.start(now)
+        else:
+            self._settle(self.admission.queue(call, now), now)
+            self.series.queued.set(self.admission.queued)
+
+    def defer(self, call: Call, now: float) -> None:
+        """An admitted request found no member with room: it waits in the place it had."""
+        self.admission.defer(call, now)
+        self.series.queued.set(self.admission.queued)
+
+    def ended(self, call: Call, record: Record) -> None:
+        """A request is over: called once for each, by itself."""
+        self.live.discard(call)
+        settled = self.admission.leave(call, record.ended)
+        self._ended(call, record)
+        if settled:
+            self._settle(settled, record.ended)
+            self.series.queued.set(self.admission.queued)
+
+    def may_retry(self, now: float) -> bool:
+        """Take a retry from the budget."""
+        if self._budget.withdraw(now):
+            return True
+        self.series.retry_budget_exhausted.add()
+        return False
+
+    def blame(self, member: Member, kind: Kind, now: float) -> None:
+        """A request on a member ended badly; whether it was the member's fault, `kind` says."""
+        if kind.counts:
+            member.failures += 1
+        self.fleet.note(member, member.health.traffic_failed(now, kind))
+
+    def rotation_changed(self, now: float) -> None:
+        """The members that may get requests are others now."""
+        self._settle(self.admission.capacity(self.fleet.slots, now), now)
+        self.series.queued.set(self.admission.queued)
+
+    def tick(self, now: float) -> None:
+        """Let time pass for the fleet and for every request; some times a second."""
+        self.fleet.tick(now)
+        if self.admission.queued:
+            self._settle(self.admission.expire(now), now)
+            # Those who were admitted and reached nobody are let in again.
+            self.rotation_changed(now)
+        for call in tuple(self.live):
+            call.tick(now)
+
+    def reconfigure(self, options: ServiceOptions, now: float) -> None:
+        """New options for what comes; what runs keeps its deadline."""
+        self.limits = options.limits
+        self.timeouts = options.timeouts
+        self.retries = options.retries
+        self._budget.ratio = options.retries.budget_ratio
+        self._budget.min_per_s = options.retries.budget_min_per_s
+        self._settle(self.admission.reconfigure(options.limits, now), now)
+
+    def _settle(self, tickets: Iterable[Ticket], now: float) -> None:
+        for ticket in tickets:
+            assert isinstance(ticket, Call)
+            if ticket.place is Place.ADMITTED:
+                ticket.start(now)
+            elif ticket.refusal is not None:
+                label, kind, sentence = _REFUSALS[ticket.refusal.reason]
+                self.series.refused.add(label)
+                ticket.refuse(kind(sentence, retry_after_s=ticket.refusal.retry_after_s))
+
+    def _fail_over(self, member: Member) -> None:
+        for call in tuple(self.live):
+            call.fail_over(member)

@@ -1,0 +1,178 @@
+"""Everything that is no hot route, as an ordinary FastAPI app: health, readiness, metrics, status, models.
+
+Errors have OpenAI's shape here too; this is their one mapper. The app asks the gateway through
+`Operated`, the few questions it needs answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
+from gateway.errors import BadRequest, GatewayError, Internal, MethodNotAllowed, NotFound
+from gateway.http import documents
+from gateway.observe.status import GatewayStatus, ModelStatus
+from gateway.settings.tree import Cors
+
+logger = logging.getLogger(__name__)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Operated(Protocol):
+    """What the routes ask of the gateway."""
+
+    version: str
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is going down."""
+
+    def models(self) -> list[ModelStatus]:
+        """The models and their members, as this worker sees them."""
+
+    def names(self) -> list[str]:
+        """Every model name that clients may use."""
+
+    async def status(self) -> GatewayStatus: ...
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        """The metrics page and its content type."""
+
+    def check_key(self, authorization: str) -> None:
+        """Raises Unauthorized where keys are configured and this is none of them."""
+
+
+def build(gateway: Operated, cors: Cors, lifespan: Lifespan) -> FastAPI:
+    """The app of one worker."""
+    app: FastAPI = FastAPIOffline(
+        title="Changeover",
+        version=gateway.version,
+        summary="A gateway for vLLM engines that changes their weights while they serve.",
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    _add_health(app, gateway)
+    _add_views(app, gateway)
+    documents.declare(app)
+    _complete_document(app)
+    _add_error_shapes(app)
+    if cors.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors.origins),
+            allow_methods=["GET", "POST", "OPTIONS"],
+            allow_headers=["*"],
+            max_age=cors.max_age_s,
+        )
+    return app
+
+
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+def _add_health(app: FastAPI, gateway: Operated) -> None:
+    both = ["GET", "HEAD"]
+
+    async def healthz() -> Response:
+        """Whether this process lives. Says nothing about engines."""
+        return _json({"status": "ok"})
+
+    async def readyz() -> Response:
+        """Whether requests can be answered, for each model: 200 if for any, else 503."""
+        models = gateway.models()
+        ready = not gateway.leaving and any(model.ready for model in models)
+        page = {
+            "ready": ready,
+            "leaving": gateway.leaving,
+            "models": {model.name: {"ready": model.ready, "versions": model.versions} for model in models},
+        }
+        return _json(page, 200 if ready else 503, None if ready else {"retry-after": "1"})
+
+    for path in ("/healthz", "/health"):
+        app.add_api_route(path, healthz, methods=both, tags=["operation"], operation_id=path.strip("/"))
+    app.add_api_route("/readyz", readyz, methods=both, tags=["operation"], operation_id="readyz")
+
+
+def _add_views(app: FastAPI, gateway: Operated) -> None:
+    @app.get("/metrics", tags=["operation"])
+    async def metrics(request: Request) -> Response:
+        """Prometheus metrics of all workers."""
+        body, kind = await gateway.scrape(request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": kind})
+
+    @app.get("/version", tags=["operation"])
+    async def version() -> Response:
+        """The gateway's version."""
+        return _json({"version": gateway.version})
+
+    @app.get("/status", tags=["operation"])
+    async def status() -> Response:
+        """Members, versions, load, QPS and latency: what `changeover status` shows."""
+        return _json(await gateway.status())
+
+    @app.get("/v1/models", tags=["inference"])
+    async def models(request: Request) -> Response:
+        """OpenAI: the models that can be asked."""
+        gateway.check_key(request.headers.get("authorization", ""))
+        cards = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "changeover"}
+            for name in gateway.names()
+        ]
+        return _json({"object": "list", "data": cards})
+
+
+def _complete_document(app: FastAPI) -> None:
+    """FastAPI knows nothing of the hot routes' schemas: add them when the document is first asked for."""
+    generate = app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = generate()
+            schema.setdefault("components", {}).setdefault("schemas", {}).update(documents.components())
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _add_error_shapes(app: FastAPI) -> None:
+    def answer(error: GatewayError, headers: Mapping[str, str] | None = None) -> Response:
+        own = {name.decode(): value.decode() for name, value in error.headers()}
+        return Response(error.body(), error.status, {**(headers or {}), **own}, "application/json")
+
+    @app.exception_handler(GatewayError)
+    async def known(request: Request, error: GatewayError) -> Response:
+        return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return answer(BadRequest(f"{where}: {first['msg']}.", param=where))
+
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("allow", "another method")
+            return answer(
+                MethodNotAllowed(f"{request.method} is not answered here; use {allowed}."), error.headers
+            )
+        if error.status_code == 404:
+            return answer(NotFound("Nothing is at this path."))
+        return answer(BadRequest(str(error.detail)))
+
+    @app.exception_handler(Exception)
+    async def unknown(request: Request, error: Exception) -> Response:
+        logger.error("A request for %s failed", request.url.path, exc_info=error)
+        return answer(Internal("The gateway failed; its log says how."))

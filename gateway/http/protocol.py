@@ -1,0 +1,334 @@
+"""The listening side: uvicorn's HTTP protocol with the hot routes answered inside it.
+
+A hot request never becomes an ASGI task: it is recognised when its head is complete, handed to
+`Edge.handle` when its body is, and answered through its Exchange. Everything else falls through to
+uvicorn and FastAPI untouched. Bodies are bounded while they arrive; a refusal that comes before the
+whole body closes gently, so that the client still reads it. Idle and slow connections are closed by
+`Edge.sweep`, which costs nothing per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gateway.errors import BadRequest, GatewayError, HeadTooLarge, OverCapacity, PayloadTooLarge
+from gateway.http.exchange import Exchange
+from gateway.http.routes import HotRoute
+from gateway.upstream.connection import Headers
+
+LINGER_S = 2.0
+"""How long a refused body is read and thrown away, so that the refusal arrives."""
+
+MAX_HEAD_LINES = 256
+
+_CORS_BLOCK = (
+    b"vary: Origin\r\n"
+    b"access-control-expose-headers: x-request-id, x-model-version, x-cache, server-timing\r\n"
+)
+MAX_HEAD_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class Edge:
+    """What all connections of one worker share."""
+
+    handle: Callable[[Exchange], None]
+    """Gets each hot request when it is whole. Must not raise."""
+    routes: Mapping[bytes, HotRoute]
+    """Hot routes by exact path; POST only."""
+    max_body_bytes: int
+    max_connections: int
+    max_buffered_bytes: int
+    """Request bodies held in memory at a time, over all connections."""
+    header_timeout_s: float
+    keep_alive_s: float
+    cors_origins: frozenset[bytes] = frozenset()
+    connections: set[EdgeProtocol] = field(default_factory=set)
+    buffered: int = 0
+    date_block: bytes = b""
+    leaving: bool = False
+    """Going down: every answer closes its connection."""
+    early: Callable[[Exchange, GatewayError], None] = lambda exchange, error: exchange.fail(error)
+    """Answers (and accounts for) a request that is refused before it was read whole."""
+
+    def cors_block(self, headers: Headers) -> bytes:
+        """The CORS lines for an answer to a request with these headers."""
+        for name, value in headers:
+            if name == b"origin" and (value in self.cors_origins or b"*" in self.cors_origins):
+                return b"access-control-allow-origin: %b\r\n%b" % (value, _CORS_BLOCK)
+        return b""
+
+    def sweep(self, now: float) -> None:
+        """Close connections that are idle, slow to send, or lingering. Once a second."""
+        for protocol in tuple(self.connections):
+            protocol.sweep(now)
+
+    def bind(self) -> type[EdgeProtocol]:
+        """The protocol class for uvicorn's `http` setting, bound to this edge."""
+        return cast("type[EdgeProtocol]", type("BoundEdgeProtocol", (EdgeProtocol,), {"edge": self}))
+
+
+class EdgeProtocol(HttpToolsProtocol):
+    """One client's connection."""
+
+    edge: Edge
+    cycle: Any
+    """The latest request: an Exchange if it is hot, else uvicorn's own cycle; None before the first."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.current: Exchange | None = None
+        self.idle_since = time.monotonic()
+        self.reading_since = 0.0
+        self.linger_until = 0.0
+        self._held = 0
+        self._in_head = False
+        self._head_bytes = 0
+
+    # Connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        self.edge.connections.add(self)
+        if len(self.edge.connections) > self.edge.max_connections:
+            error = OverCapacity("Too many open connections at this gateway.", retry_after_s=5)
+            self._refuse_connection(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        edge = self.edge
+        edge.connections.discard(self)
+        edge.buffered -= self._held
+        self._held = 0
+        if self.current is not None:
+            self.current.leave()
+        latest = self.cycle
+        if type(latest) is Exchange:
+            latest.leave()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.linger_until:
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse_connection(BadRequest("The request is not valid HTTP/1.1."))
+            return
+        except httptools.HttpParserUpgrade:
+            self._refuse_connection(BadRequest("This gateway speaks HTTP/1.1 and no other protocol."))
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse_connection(HeadTooLarge(f"The request's head is over {MAX_HEAD_BYTES} bytes."))
+
+    def eof_received(self) -> None:
+        """A client that closes its sending side has left: nothing tells a half-close from a close."""
+
+    def sweep(self, now: float) -> None:
+        edge = self.edge
+        if self.transport.is_closing():
+            return
+        if self.linger_until:
+            if now > self.linger_until:
+                self.transport.abort()
+        elif self.reading_since:
+            if now - self.reading_since > edge.header_timeout_s:
+                self.transport.abort()
+        elif self.idle_since and now - self.idle_since > edge.keep_alive_s:
+            self.transport.close()
+
+    def _refuse_connection(self, error: GatewayError) -> None:
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy:
+            # An answer is under way: bytes of another in between would be taken for a part of it.
+            self.transport.abort()
+            return
+        body = error.body()
+        self.transport.write(
+            b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (STATUS_LINE[error.status], self.edge.date_block, len(body), body)
+        )
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close once the client has had the chance to read what was written."""
+        self.linger_until = time.monotonic() + LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+
+    # llhttp callbacks
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self.idle_since = 0.0
+        self.reading_since = time.monotonic()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        path, _, query = self.url.partition(b"?")
+        if not path.startswith(b"/"):
+            path = httptools.parse_url(self.url).path or b"/"
+        route = self.edge.routes.get(path)
+        if len(self.headers) > MAX_HEAD_LINES:
+            raise ValueError("too many header lines")
+        if route is None or self.parser.get_method() != b"POST":
+            self._begin_cold()
+            return
+        version = self.parser.get_http_version()
+        exchange = Exchange(
+            self,
+            route,
+            self.headers,
+            query=query,
+            old_http=version == "1.0",
+            keep_alive=self.parser.should_keep_alive(),
+        )
+        previous = self.cycle
+        self.cycle = exchange
+        if previous is None or previous.response_complete:
+            self.current = exchange
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+        self._check_announced(exchange)
+
+    def _begin_cold(self) -> None:
+        """Let uvicorn have the request: its own bookkeeping, built now rather than for every request."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url = url
+        self.headers.extend(headers)
+        self.expect_100_continue = expects
+        if self.cycle is None or self.cycle.response_complete:
+            self.current = None
+        super().on_headers_complete()
+
+    def _check_announced(self, exchange: Exchange) -> None:
+        for name, value in exchange.headers:
+            if name == b"content-length" and int(value) > self.edge.max_body_bytes:
+                self._refuse_body(exchange)
+                return
+        if self.expect_100_continue and self.current is exchange:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        exchange = self.cycle
+        if type(exchange) is not Exchange:
+            super().on_body(body)
+            return
+        if not exchange.open:
+            return
+        exchange.feed(body)
+        edge = self.edge
+        edge.buffered += len(body)
+        self._held += len(body)
+        if exchange.size > edge.max_body_bytes:
+            self._refuse_body(exchange)
+        elif edge.buffered > edge.max_buffered_bytes:
+            self._refuse_early(
+                exchange, OverCapacity("This gateway holds too many request bodies.", retry_after_s=1)
+            )
+
+    def _refuse_body(self, exchange: Exchange) -> None:
+        limit = self.edge.max_body_bytes
+        self._refuse_early(
+            exchange, PayloadTooLarge(f"The request body is larger than the limit of {limit} bytes.")
+        )
+
+    def _refuse_early(self, exchange: Exchange, error: GatewayError) -> None:
+        exchange.keep_alive = False
+        exchange.drop_body()
+        if self.current is exchange:
+            self.edge.early(exchange, error)
+        else:
+            self.transport.abort()
+
+    def on_message_complete(self) -> None:
+        self.reading_since = 0.0
+        exchange = self.cycle
+        if type(exchange) is not Exchange:
+            super().on_message_complete()
+            return
+        if not exchange.open:
+            return
+        exchange.finish_body()
+        if self.current is exchange:
+            self.edge.handle(exchange)
+
+    # Answers
+
+    def answered(self, exchange: Exchange) -> None:
+        """An exchange has written its last byte."""
+        self.edge.buffered -= self._held
+        self._held = 0
+        if self.transport.is_closing():
+            return
+        if not exchange.received:
+            self._linger()
+        elif not exchange.keep_alive:
+            self.transport.close()
+        else:
+            self.on_response_complete()
+
+    def cut(self) -> None:
+        """Close without finishing the answer; what was written still goes out, its end does not."""
+        self.edge.buffered -= self._held
+        self._held = 0
+        self.transport.close()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            # Not called from here: a hundred pipelined requests would nest a hundred deep.
+            self.loop.call_soon(self._start_next, cycle, app)
+        else:
+            self.idle_since = time.monotonic()
+            self.flow.resume_reading()
+
+    def _start_next(self, cycle: Any, app: Any) -> None:
+        if self.transport.is_closing():
+            return
+        if type(cycle) is not Exchange:
+            self.current = None
+            self._start_asgi_task(cycle, app)
+            return
+        self.current = cycle
+        if cycle.received:
+            self.edge.handle(cycle)
+        else:
+            self.flow.resume_reading()
+
+    # Flow control
+
+    def pause_writing(self) -> None:
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.flow.resume_writing()
+        if self.current is not None:
+            self.current.on_drained()

@@ -1,0 +1,128 @@
+"""From an exchange to a request: who asks, what is asked, and in which form the answer goes back.
+
+One function for each kind of body; everything that is wrong raises a GatewayError. Below this module
+nobody sees wire models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.errors import BadRequest
+from gateway.flow.request import Request
+from gateway.http import openai, predict
+from gateway.http.auth import Keys
+from gateway.http.bodies import decompress
+from gateway.http.exchange import Exchange
+from gateway.http.predictions import Prediction, PredictionStream
+from gateway.http.relay import Relay
+from gateway.observe.labels import Route
+from gateway.observe.trace import Identifiers, sane_request_id
+from gateway.routing.contract import Hint
+from gateway.settings.tree import PolicyName, Routing
+from gateway.upstream.headers import Asked, read_request
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """What the models' policies want to know of a request."""
+
+    prefix_chars: int = 0
+    session_headers: frozenset[bytes] = frozenset()
+    session_keys: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, routings: Iterable[Routing]) -> Affinity:
+        """Enough for each of them."""
+        prefix = [routing for routing in routings if routing.policy is PolicyName.PREFIX]
+        session = [routing for routing in routings if routing.policy is PolicyName.SESSION]
+        return cls(
+            max((routing.prefix_chars for routing in prefix), default=0),
+            frozenset(routing.session_header.lower().encode() for routing in session),
+            tuple(dict.fromkeys(routing.session_key for routing in session)),
+        )
+
+    def hint(self, prefix: bytes | memoryview, session: bytes, body: bytes, user: object) -> Hint:
+        """The hint for a request: the session is named by a header, else by a key of the body."""
+        if not self.prefix_chars and not self.session_keys:
+            return NO_HINT
+        name = session.decode("latin-1")
+        if not name and self.session_keys:
+            name = openai.session_of(body, self.session_keys, user)
+        return Hint(bytes(prefix[: self.prefix_chars]), name)
+
+
+NO_HINT = Hint()
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads requests by the settings of this gateway."""
+
+    keys: Keys
+    max_body_bytes: int
+    identifiers: Identifiers
+    affinity: Affinity
+
+    def read(self, exchange: Exchange) -> Request:
+        """The request, checked. Sets the exchange's request id first, so that errors carry it too."""
+        predicting = exchange.route.name is Route.PREDICT
+        asked = read_request(
+            exchange.headers, session_headers=self.affinity.session_headers, own_body=predicting
+        )
+        exchange.request_id = sane_request_id(asked.request_id) or self.identifiers.request_id()
+        key = self.keys.identify(asked.authorization)
+        body = decompress(exchange.body, asked.content_encoding, self.max_body_bytes)
+        request = self._predict(exchange, body, asked) if predicting else self._relay(exchange, body, asked)
+        request.key = key
+        request.block = asked.block + b"x-request-id: %b\r\n" % exchange.request_id
+        request.request_id = exchange.request_id
+        request.traceparent = asked.traceparent
+        if asked.timeout:
+            request.timeout_s = _timeout(asked.timeout)
+        return request
+
+    def _relay(self, exchange: Exchange, body: bytes, asked: Asked) -> Request:
+        seen = openai.glance(body)
+        stream = seen.streams
+        route = exchange.route
+        return Request(
+            route=route.name,
+            path=route.path,
+            body=body,
+            answer=Relay(exchange, stream=stream, ending=route.ending),
+            model=openai.check_model(seen.model, route),
+            stream=stream,
+            tokens=seen.tokens(route.generates),
+            hint=self.affinity.hint(memoryview(seen.text), asked.session, body, seen.user),
+        )
+
+    def _predict(self, exchange: Exchange, body: bytes, asked: Asked) -> Request:
+        wanted = predict.read(body)
+        path, upstream_body = predict.upstream(wanted)
+        answer = PredictionStream if wanted.stream else Prediction
+        text = predict.prompt_bytes(wanted)
+        return Request(
+            route=Route.PREDICT,
+            path=path,
+            body=upstream_body,
+            answer=answer(exchange, many=predict.is_many(wanted)),
+            model=wanted.model or "",
+            stream=wanted.stream,
+            tokens=len(text) // openai.BYTES_PER_TOKEN + 1 + wanted.max_tokens * predict.copies(wanted),
+            hint=self.affinity.hint(text, asked.session, body, None),
+            timeout_s=wanted.timeout,
+        )
+
+
+def _timeout(value: bytes) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise BadRequest(
+            "`x-request-timeout` must be a number of seconds above 0.", param="x-request-timeout"
+        )
+    return seconds

@@ -1,0 +1,199 @@
+"""One HTTP/1.1 connection to an engine: an asyncio protocol over llhttp, one request at a time.
+
+It owns framing towards the engine: informational answers are skipped, a body without a length ends
+with the connection, and bytes that nobody asked for close it. A connection is given back for reuse
+only when its answer ended cleanly, with nothing unsent and nothing unread. Used through `upstream.pool`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import httptools
+
+from gateway.upstream.faults import Fault
+
+Headers = list[tuple[bytes, bytes]]
+
+JOIN_BELOW = 64 * 1024
+"""Head and body travel in one write up to this size; above it the copy would cost more than the call."""
+
+MAX_HEADERS = 256
+"""Header lines of one answer; an engine sends about ten."""
+
+
+class Receiver(Protocol):
+    """Who gets an answer: a head, any number of data, then exactly one of done and lost."""
+
+    def on_head(self, status: int, headers: Headers) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_done(self) -> None: ...
+    def on_lost(self, fault: Fault) -> None: ...
+
+
+class Home(Protocol):
+    """Where a connection goes back to."""
+
+    def give(self, connection: Connection) -> None: ...
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Used by one request at a time; `answered` tells whether any byte of the answer has come."""
+
+    __slots__ = (
+        "_dirty",
+        "_finished",
+        "_home",
+        "_informational",
+        "_keep_alive",
+        "_parser",
+        "_receiver",
+        "_until_close",
+        "answered",
+        "headers",
+        "idle_since",
+        "paused",
+        "reused",
+        "transport",
+    )
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._parser = httptools.HttpResponseParser(self)
+        self._receiver: Receiver | None = None
+        self._until_close = False
+        self._informational = False
+        self._keep_alive = True
+        self._finished = False
+        self._dirty = False
+        self.transport: asyncio.Transport | None = None
+        self.headers: Headers = []
+        self.answered = False
+        self.reused = False
+        self.paused = False
+        self.idle_since = 0.0
+
+    # Towards the engine
+
+    def send(self, head: bytes, body: bytes, receiver: Receiver) -> None:
+        """Send a request. The connection must be idle. The receiver is called from now on."""
+        transport = self.transport
+        assert transport is not None
+        assert self._receiver is None
+        self._receiver = receiver
+        self.answered = False
+        self._until_close = False
+        if len(body) < JOIN_BELOW:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    def abandon(self) -> None:
+        """Close at once, without another word to the receiver. The engine sees its client leave."""
+        self._receiver = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def pause(self) -> None:
+        """Stop reading: the client does not keep up."""
+        if not self.paused and self.transport is not None and not self.transport.is_closing():
+            self.paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.paused and self.transport is not None:
+            self.paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    @property
+    def usable(self) -> bool:
+        return self.transport is not None and self._receiver is None and not self.transport.is_closing()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._receiver is None:
+            self.abandon()
+            return
+        self.answered = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(Fault.MALFORMED)
+            return
+        if self._finished:
+            self._complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._home.forget(self)
+        receiver, self._receiver = self._receiver, None
+        self.transport = None
+        if receiver is None:
+            return
+        if self._until_close and exc is None:
+            receiver.on_done()
+        else:
+            receiver.on_lost(Fault.TRUNCATED if self.answered else Fault.LOST)
+
+    def _fail(self, fault: Fault) -> None:
+        receiver = self._receiver
+        self.abandon()
+        if receiver is not None:
+            receiver.on_lost(fault)
+
+    def _complete(self) -> None:
+        # Only after the whole read was parsed: bytes behind the answer would be taken for the next one.
+        self._finished = False
+        receiver, self._receiver = self._receiver, None
+        transport = self.transport
+        if receiver is None or transport is None:
+            return
+        if (
+            self._keep_alive
+            and not self._dirty
+            and not self.paused
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() == 0
+        ):
+            self._home.give(self)
+        else:
+            transport.abort()
+        receiver.on_done()
+
+    # llhttp callbacks
+
+    def on_message_begin(self) -> None:
+        self.headers = []
+        if self._finished:
+            self._dirty = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+        if len(self.headers) > MAX_HEADERS:
+            raise ValueError("too many header lines")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._informational = 100 <= status < 200
+        if self._informational or self._receiver is None or self._finished:
+            return
+        self._keep_alive = self._parser.should_keep_alive()
+        if not self._keep_alive:
+            # llhttp also says so for a body that only the connection's end delimits.
+            names = [name for name, _ in self.headers]
+            self._until_close = b"content-length" not in names and b"transfer-encoding" not in names
+        self._receiver.on_head(status, self.headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self._receiver is not None and not self._finished:
+            self._receiver.on_data(data)
+
+    def on_message_complete(self) -> None:
+        if not self._informational:
+            self._finished = True

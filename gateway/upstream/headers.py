@@ -1,0 +1,152 @@
+"""Header lines on their way through: one pass in each direction.
+
+Hop-by-hop headers (RFC 9110, 7.6.1) end here, those that `Connection` names too. What the gateway
+speaks for itself (framing, its own marks) is never taken from the other side. Pure code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.upstream.connection import Headers
+
+_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+
+_NOT_FORWARDED = _HOP | {
+    b"host",
+    b"content-length",
+    b"content-encoding",
+    b"expect",
+    b"authorization",
+    b"api-key",
+    b"x-request-id",
+    b"x-request-timeout",
+    b"x-model-version",
+    b"x-changeover-token",
+    b"x-changeover-elsewhere",
+}
+"""Never reaches an engine from a client: framing, keys of this gateway, and marks that only we may set."""
+
+_ABOUT_BODIES = frozenset((b"content-type", b"accept", b"accept-encoding"))
+
+_NOT_RETURNED = _HOP | {
+    b"date",
+    b"server",
+    b"content-length",
+    b"x-request-id",
+    b"x-model-version",
+    b"x-cache",
+    b"x-changeover-elsewhere",
+}
+
+
+_READ = {
+    b"authorization": "authorization",
+    b"cache-control": "cache_control",
+    b"content-encoding": "content_encoding",
+    b"traceparent": "traceparent",
+    b"x-request-id": "request_id",
+    b"x-request-timeout": "timeout",
+}
+"""Request headers that the gateway reads itself, and where their values go."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a request's headers say to the gateway, and the lines that go on to the engine."""
+
+    block: bytes = b""
+    authorization: bytes = b""
+    content_encoding: bytes = b""
+    request_id: bytes = b""
+    timeout: bytes = b""
+    traceparent: bytes = b""
+    cache_control: bytes = b""
+    session: bytes = b""
+
+
+def read_request(
+    headers: Headers, *, session_headers: frozenset[bytes] = frozenset(), own_body: bool = False
+) -> Asked:
+    """One pass over a request's headers.
+
+    `own_body`: the gateway writes the body and reads the answer itself, so it also says what they are.
+    """
+    asked = Asked()
+    lines: list[bytes] = []
+    named: list[bytes] = []
+    for name, value in headers:
+        if name in _READ:
+            setattr(asked, _READ[name], value)
+        elif name == b"connection":
+            named += _tokens(value)
+        elif name in session_headers:
+            asked.session = value
+        if name not in _NOT_FORWARDED and not (own_body and name in _ABOUT_BODIES):
+            lines.append(b"%b: %b\r\n" % (name, value))
+    asked.content_encoding = asked.content_encoding.strip().lower()
+    if own_body:
+        lines.append(b"content-type: application/json\r\n")
+    asked.block = _without(lines, named)
+    return asked
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    """The names in a Connection header, but for those that every connection knows."""
+    tokens = (token.strip().lower() for token in value.split(b","))
+    return [token for token in tokens if token not in (b"keep-alive", b"close", b"")]
+
+
+def _without(lines: list[bytes], named: list[bytes]) -> bytes:
+    if named:
+        lines = [line for line in lines if line.partition(b":")[0] not in named]
+    return b"".join(lines)
+
+
+@dataclass(slots=True)
+class Told:
+    """What an answer's headers say to the gateway, and the lines that go on to the client."""
+
+    block: bytes = b""
+    length: int | None = None
+    version: bytes = b""
+    elsewhere: bytes = b""
+    """The guard's mark for "leaving, not broken"."""
+    content_type: bytes = b""
+    content_encoding: bytes = b""
+
+
+def read_answer(headers: Headers) -> Told:
+    """One pass over an answer's headers."""
+    told = Told()
+    lines: list[bytes] = []
+    named: list[bytes] = []
+    for name, value in headers:
+        if name == b"content-length":
+            told.length = int(value)
+        elif name == b"content-type":
+            told.content_type = value
+        elif name == b"x-model-version":
+            told.version = value
+        elif name == b"content-encoding":
+            told.content_encoding = value.strip().lower()
+        elif name == b"x-changeover-elsewhere":
+            told.elsewhere = value
+        elif name == b"connection":
+            named += _tokens(value)
+        if name not in _NOT_RETURNED:
+            lines.append(b"%b: %b\r\n" % (name, value))
+    told.block = _without(lines, named)
+    return told
