@@ -2,7 +2,8 @@
 
 One `Admission` for each model and worker. It only counts and orders: the methods return the tickets
 whose fate they settled (admitted, or refused with `ticket.refusal`), and the shell tells the requests.
-Whatever happens to a request, `leave` is called once or more and gives back what it holds.
+Whatever happens to a request, `leave` (it ended) or `abandon` (its client left) is called once or more
+and gives back what it holds.
 
 Order: priority, then the time at which a ticket gives up (its deadline less the time an answer takes, or
 `max_queue_s` after its arrival if that is sooner). So the urgent go first, those with long deadlines
@@ -21,8 +22,9 @@ from gateway.flow.pace import SETTLED_S, Patience, ServiceTime
 from gateway.flow.ticket import Entry, Place, Reason, Refusal, Ticket
 from gateway.settings.tree import Limits
 
-SERVICE_MARGIN = 1.25
-"""An answer is expected to take this much longer than the mean: half of all do take longer than that."""
+SPREADS = 2
+"""An answer is allowed the mean plus this many mean deviations (TCP allows round trips 4, RFC 6298): half of
+all take longer than the mean, and would miss the deadline they were let in for."""
 
 NONE: Sequence[Ticket] = ()
 
@@ -84,7 +86,7 @@ class Admission:
         slots = max(1, self._slots)
         if self.in_flight and self.tokens:
             slots = min(slots, max(1, self._max_tokens * self.in_flight // self.tokens))
-        return (ahead + 1) * self._service.seconds / slots
+        return (ahead + 1) * self._service.mean_s / slots
 
     # -- one request
 
@@ -111,14 +113,10 @@ class Admission:
         if ticket.place is not _NEW:
             raise ValueError(f"{ticket!r} was used before: each request needs a ticket of its own")
         ticket.queued_at = now
-        give_up_at = min(now + self._limits.max_queue_s, ticket.deadline - self._needs_s(ticket))
-        entry = (-ticket.priority, give_up_at, next(self._arrivals), ticket)
+        entry = self._entry(ticket, now)
         position = bisect_left(self._queue, entry)
-        if self.ready:
-            wait_s = self.wait_s(position)
-            allowed_s = min(give_up_at - now, self._patience.longest_s(now, self._limits.max_queue_s))
-            if wait_s > allowed_s:
-                return (self._refuse(ticket, Reason.WOULD_MISS_DEADLINE, now),)
+        if self.ready and self.wait_s(position) > self._allowed_s(ticket, now):
+            return (self._refuse(ticket, Reason.WOULD_MISS_DEADLINE, now),)
         settled: list[Ticket] = []
         if len(self._queue) >= self._limits.max_queued:
             if not self._queue or self._queue[-1][0] <= entry[0]:
@@ -140,25 +138,27 @@ class Admission:
         self.in_flight -= 1
         self.tokens -= ticket.tokens
         if ticket.entry is None:
-            ticket.queued_at = now
-            give_up_at = min(now + self._limits.max_queue_s, ticket.deadline - self._needs_s(ticket))
-            ticket.entry = (-ticket.priority, give_up_at, next(self._arrivals), ticket)
+            ticket.queued_at = ticket.admitted_at
+            ticket.entry = self._entry(ticket, ticket.admitted_at)
         ticket.place = _QUEUED
         insort(self._queue, ticket.entry)
 
     def leave(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
-        """It is over for this ticket, wherever it stands; idempotent. Returns those settled by the room."""
-        place = ticket.place
-        ticket.place = Place.LEFT
-        if place is _ADMITTED:
-            self.in_flight -= 1
-            self.tokens -= ticket.tokens
+        """It has ended, well or not; idempotent. Returns those settled by the room it leaves."""
+        if ticket.place is _ADMITTED:
             self._service.add(now - ticket.admitted_at, now)
-        elif place is _QUEUED and ticket.entry is not None:
-            del self._queue[bisect_left(self._queue, ticket.entry)]
-            if now - ticket.queued_at > SETTLED_S:
-                self._patience.lost(now)
-        return self._admit(now) if self._queue else NONE
+        return self._release(ticket, now)
+
+    def abandon(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
+        """Its client left, wherever it stood; idempotent. Returns those settled by the room it leaves.
+
+        Clients that leave after a wait say that it is too long, even if they named no deadline.
+        """
+        place = ticket.place
+        waited_s = (ticket.admitted_at if place is _ADMITTED else now) - ticket.queued_at
+        if ticket.entry is not None and place in (_QUEUED, _ADMITTED) and waited_s > SETTLED_S:
+            self._patience.lost(now)
+        return self._release(ticket, now)
 
     # -- all of them
 
@@ -187,6 +187,16 @@ class Admission:
         return self.capacity(self._members_slots, now)
 
     # -- inside
+
+    def _release(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
+        place = ticket.place
+        ticket.place = Place.LEFT
+        if place is _ADMITTED:
+            self.in_flight -= 1
+            self.tokens -= ticket.tokens
+        elif place is _QUEUED and ticket.entry is not None:
+            del self._queue[bisect_left(self._queue, ticket.entry)]
+        return self._admit(now) if self._queue else NONE
 
     def _admit(self, now: float) -> Sequence[Ticket]:
         """Admit from the front while there is room; those past their time are dropped on the way."""
@@ -226,9 +236,20 @@ class Admission:
             self._patience.lost(now)
         return ticket
 
-    def _needs_s(self, ticket: Ticket) -> float:
-        """Time its answer will take: the mean, or its share of it if it asks for less than the mean."""
-        seconds = self._service.seconds * SERVICE_MARGIN
-        if self.tokens and self.in_flight:
-            seconds *= min(1.0, ticket.tokens * self.in_flight / self.tokens)
-        return seconds
+    def _entry(self, ticket: Ticket, now: float) -> Entry:
+        """Its place in the order. It gives up when an answer of mean length would come too late."""
+        hopeless_at = ticket.deadline - self._service.mean_s * self._share(ticket)
+        give_up_at = min(now + self._limits.max_queue_s, hopeless_at)
+        return (-ticket.priority, give_up_at, next(self._arrivals), ticket)
+
+    def _allowed_s(self, ticket: Ticket, now: float) -> float:
+        """The longest wait after which it is still likely to be answered in time."""
+        needs_s = (self._service.mean_s + SPREADS * self._service.spread_s) * self._share(ticket)
+        longest_s = self._patience.longest_s(now, self._limits.max_queue_s)
+        return min(longest_s, ticket.deadline - needs_s - now)
+
+    def _share(self, ticket: Ticket) -> float:
+        """What it asks for, as a share of what those in flight do on average; at most 1."""
+        if not self.tokens:
+            return 1.0
+        return min(1.0, ticket.tokens * self.in_flight / self.tokens)

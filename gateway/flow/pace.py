@@ -17,29 +17,36 @@ MEMORY_S = 5.0
 class ServiceTime:
     """Moving mean of the time between admission and leaving; 0 until a request has left.
 
-    With `slots` requests at a time, one leaves every `seconds / slots` (Little's law).
+    With `slots` requests at a time, one leaves every `mean_s / slots` (Little's law).
     """
 
-    __slots__ = ("_count", "_fold_at", "_since", "_sum_s", "seconds")
+    __slots__ = ("_count", "_fold_at", "_off_s", "_since", "_sum_s", "mean_s", "spread_s")
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.mean_s = 0.0
+        self.spread_s = 0.0
+        """How far from the mean a request is on average."""
         self._sum_s = 0.0
+        self._off_s = 0.0
         self._count = 0
         self._since = -inf
         self._fold_at = -inf
 
     def add(self, seconds: float, now: float) -> None:
         self._sum_s += seconds
+        self._off_s += abs(seconds - self.mean_s)
         self._count += 1
         if now >= self._fold_at:
             self._fold(now)
 
     def _fold(self, now: float) -> None:
-        mean = self._sum_s / self._count
-        fresh = 1 - exp((self._since - now) / max(MEMORY_S, self.seconds))
-        self.seconds += fresh * (mean - self.seconds)
+        first = self._since == -inf
+        fresh = 1 - exp((self._since - now) / max(MEMORY_S, self.mean_s))
+        self.mean_s += fresh * (self._sum_s / self._count - self.mean_s)
+        if not first:  # the first has nothing to be far from
+            self.spread_s += fresh * (self._off_s / self._count - self.spread_s)
         self._sum_s = 0.0
+        self._off_s = 0.0
         self._count = 0
         self._since = now
         self._fold_at = now + FOLD_S
