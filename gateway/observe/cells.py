@@ -76,13 +76,24 @@ class _Block:
 class Cells:
     """A worker's mapped file. `values` is shared memory: index it with what `open` returned."""
 
-    def __init__(self, folder: Path, slot: int, families: Sequence[Family], *, now: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        slot: int,
+        families: Sequence[Family],
+        *,
+        now: float,
+        keep_closed: int = MAX_CLOSED,
+    ) -> None:
         """Claim a slot and take over the counters a dead worker left there.
 
-        `now`: CLOCK_MONOTONIC in seconds. Raises `SlotTaken` if a living process holds the slot,
-        OSError if the folder is not writable or has no room.
+        `now`: CLOCK_MONOTONIC in seconds. `keep_closed`: how many closed series keep their counts.
+        Raises `SlotTaken` if a living process holds the slot, OSError if the folder is not writable or
+        has no room.
         """
         self.slot = slot
+        self.released = False
+        self._keep_closed = keep_closed
         self._families = {family.name: family for family in families}
         self._fd = os.open(cells_path(folder, slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -167,6 +178,7 @@ class Cells:
 
     def release(self) -> None:
         """Leave the slot: the counters stay, the gauges no longer count. `values` is void afterwards."""
+        self.released = True
         self.values[PID] = 0.0
         self.values.release()
         self._map.close()
@@ -181,7 +193,7 @@ class Cells:
         block = self._blocks[key]
         self.values[block.start - 1] = -block.generation
         self._closed[key] = None
-        if len(self._closed) > MAX_CLOSED:
+        if len(self._closed) > self._keep_closed:
             self._evict(next(iter(self._closed)))
 
     def _evict(self, key: SeriesKey) -> None:
