@@ -106,11 +106,11 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How one request is answered."""
 
     # When
-    delay_headers_s: Seconds = 0
+    delay_headers_s: Seconds = 0.0
     """Before the first byte of the answer, in front of the engine's queue."""
-    delay_first_chunk_s: Seconds = 0
+    delay_first_chunk_s: Seconds = 0.0
     """The first token: after the head of a stream; a plain answer as a whole comes this much later."""
-    tokens_per_s: Seconds = 0
+    tokens_per_s: Seconds = 0.0
     """Speed of each choice after its first token. 0: all at once."""
 
     # What

@@ -202,9 +202,12 @@ class Connection(asyncio.Protocol):
         stage = self._stage
         stage.note_request(request)
         answer = stage.at_once(request)
-        if answer is not None and keep_alive:
+        if answer is not None:
             self.write(answer)
-            self._rest()
+            if keep_alive:
+                self._rest()
+            else:
+                self.close()
             return
         self._start(request, stage.choose(request), keep_alive)
 

@@ -21,7 +21,7 @@ from backends.fake.engine import Engine
 from backends.fake.metrics import Counters
 from backends.fake.performance import Performance
 from backends.fake.record import Record, Request
-from backends.fake.reply import Reply, error_reply
+from backends.fake.reply import JSON, Reply, error_reply
 from backends.fake.responses import ResponseStory, read_response_ask
 
 NAME_HEADER = "x-fake-name"
@@ -85,8 +85,6 @@ class Stage:
 
     def choose(self, request: Request) -> Answer:
         """How a request that is there as a whole is answered."""
-        if request.path.startswith(PREFIX):
-            return DEFAULT_ANSWER
         return self._choice.answer_for(request.path, request.body)
 
     def choose_early(self, path: str) -> Answer | None:
@@ -94,7 +92,9 @@ class Stage:
         return self._choice.early_answer_for(path)
 
     def at_once(self, request: Request) -> bytes | None:
-        """The whole answer where it takes no time: plain generations of a plain behaviour."""
+        """The whole answer where it takes no time: plain generations, and our own paths."""
+        if request.path.startswith(PREFIX):
+            return self._whole(self._drive(request))
         if not self._instant or request.path not in surface.GENERATE or b'"stream"' in request.body:
             return None
         engine = self.engine
@@ -112,7 +112,7 @@ class Stage:
         if not isinstance(work, Performance):
             return None
         self._count_at_once(work.prompt_tokens, work.completion_tokens)
-        return self._whole(work.plain())
+        return self._whole(Reply(200, work.plain(), JSON))
 
     # -- what exchanges ask
 
@@ -133,8 +133,6 @@ class Stage:
 
     async def reply(self, request: Request) -> Reply:
         """The answer to what is no work. Raises Refusal."""
-        if request.path.startswith(PREFIX):
-            return self._drive(request)
         refusal = surface.refused(request)
         if refusal is not None:
             return refusal
@@ -203,11 +201,11 @@ class Stage:
         performance = Performance(
             Kind.COMPLETION, ask, self.behaviour, self.behaviour, weights, "cmpl-fixed", 0
         )
-        return self._whole(performance.plain())
+        return self._whole(Reply(200, performance.plain(), JSON))
 
-    def _whole(self, body: bytes) -> bytes:
-        more = (("content-length", str(len(body))), ("content-type", "application/json"))
-        return head(200, (("server", "uvicorn"), *self.headers(), *more)) + body
+    def _whole(self, reply: Reply) -> bytes:
+        more = (("content-length", str(len(reply.body))), ("content-type", reply.content_type))
+        return head(reply.status, (("server", "uvicorn"), *self.headers(), *more)) + reply.body
 
 
 def _takes_no_time(behaviour: Behaviour) -> bool:
