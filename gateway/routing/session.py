@@ -22,6 +22,7 @@ def session(members: Sequence[Candidate], options: Routing, random: Random) -> C
     def choose(hint: Hint, excluded: Collection[str] = ()) -> Candidate | None:
         if not hint.session:
             return otherwise(hint, excluded)
-        return ring.pick(key_of(hint.session.encode()), excluded) or otherwise(hint, excluded)
+        key = key_of(hint.session.encode(errors="surrogatepass"))  # a client may send half a character
+        return ring.pick(key, excluded) or otherwise(hint, excluded)
 
     return choose
