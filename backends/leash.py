@@ -27,6 +27,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
 """Between two looks at the children; it bounds how late an end is noticed."""
+TRACKER_S = 3.0
+"""Time in which Python's resource tracker is left to clean up."""
 SIGNAL_BASE = 128
 """A command killed by signal N is reported as 128 + N."""
 
@@ -106,12 +108,21 @@ def _children() -> list[int]:
 
 
 def _kill_descendants() -> None:
-    """Kill children until there are none: those of a killed one become ours and are next."""
+    """Kill children until there are none: those of a killed one become ours and are next.
+
+    Python's resource tracker removes the shared memory of the dead and then ends by itself: it gets the time.
+    """
+    deadline = time.monotonic() + TRACKER_S
     while children := _children():
         for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        for _ in children:
-            os.waitpid(-1, 0)
+            if time.monotonic() >= deadline or not _is_tracker(pid):
+                os.kill(pid, signal.SIGKILL)
+        if os.waitpid(-1, os.WNOHANG)[0] == 0:
+            time.sleep(POLL_S / 5)
+
+
+def _is_tracker(pid: int) -> bool:
+    return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def main() -> int:

@@ -125,7 +125,7 @@ def _require_python() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 (the one place that an older Python reaches)
         found = f"{sys.version.split()[0]} ({sys.executable})"
         raise SetupFailed(
-            f"Python 3.11 or newer is needed, this is {found}; try `make PYTHON=python3.11 ...`"
+            f"Python 3.11 or newer is needed, this is {found}; try `make PYTHON=python3.11`"
         )
 
 
