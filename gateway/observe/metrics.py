@@ -225,13 +225,15 @@ class Metrics:
         return self._models.get(name) or self._models[OTHER_MODEL]
 
     def request_series(self, model: str, route: Route) -> RequestSeries:
-        """The series of a model on a route; resolve once, keep, and count with it."""
+        """The series of a model on a route; those of `other` for a model that is not configured."""
+        found = self._requests.get((model, route))
+        if found is not None:
+            return found
         series = self.model(model)
-        found = self._requests.get((series.name, route))
-        if found is None:
-            ring = self._rings.get(route) or self._rings[Route.OTHER]
-            found = RequestSeries(self._cells, series, route, ring)
-            self._requests[series.name, route] = found
+        if series.name != model:
+            return self._requests[OTHER_MODEL, route]
+        ring = self._rings.get(route) or self._rings[Route.OTHER]
+        found = self._requests[model, route] = RequestSeries(self._cells, series, route, ring)
         return found
 
     def member_series(self, model: str, member: str) -> MemberSeries:
