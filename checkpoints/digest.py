@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +89,28 @@ class Progress:
                 self._report(self._done, self._total)
 
 
+class Pace:
+    """Keeps many threads together below a number of bytes a second, by waiting after each chunk."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._due = time.monotonic()
+        self._lock = threading.Lock()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """A tenth of a second's worth."""
+        return max(min(int(self._bytes_per_s / 10), CHUNK_BYTES), 4096)
+
+    def add(self, count: int) -> None:
+        """Count bytes; returns when they are due."""
+        with self._lock:
+            self._due = max(self._due, time.monotonic() - 1) + count / self._bytes_per_s
+            wait_s = self._due - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+
+
 class Fingerprints:
     """A fingerprint of each tensor of a stream that is fed in order.
 
@@ -146,20 +169,29 @@ class Reading:
     A chunk is valid until the next is asked for. Leaving early is allowed; then there are no sums.
     """
 
-    def __init__(self, source: Source, hashers: Executor, on_bytes: OnBytes | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        hashers: Executor,
+        on_bytes: OnBytes | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
         self._source = source
         self._hashers = hashers
         self._on_bytes = on_bytes
+        self._chunk_bytes = chunk_bytes
         self._sha = hashlib.sha256()
         self._prints = Fingerprints(source.spans)
         self._size = 0
         self._whole = False
 
     def __iter__(self) -> Iterator[memoryview]:
-        buffer = memoryview(bytearray(CHUNK_BYTES))
+        buffer = memoryview(bytearray(self._chunk_bytes))
         for piece in self._source.pieces:
             yield from self._consume(
-                _bytes_chunks(piece) if isinstance(piece, bytes) else _file_chunks(piece, buffer)
+                _bytes_chunks(piece, self._chunk_bytes)
+                if isinstance(piece, bytes)
+                else _file_chunks(piece, buffer)
             )
         self._whole = True
 
@@ -185,10 +217,10 @@ class Reading:
         return Sums(entry, self._prints.result())
 
 
-def _bytes_chunks(data: bytes) -> Iterator[memoryview]:
+def _bytes_chunks(data: bytes, size: int) -> Iterator[memoryview]:
     view = memoryview(data)
-    for start in range(0, len(view), CHUNK_BYTES):
-        yield view[start : start + CHUNK_BYTES]
+    for start in range(0, len(view), size):
+        yield view[start : start + size]
 
 
 def _file_chunks(piece: Piece, buffer: memoryview) -> Iterator[memoryview]:

@@ -50,6 +50,8 @@ class Request(msgspec.Struct, frozen=True):
     restart_allowed: bool = False
     """Publish although configuration, tokenizer or template differ from the newest version's."""
     scan: Scan = Scan.SAMPLED
+    bytes_per_s: float | None = None
+    """Copy no faster than this, to leave room for others on a shared storage."""
 
 
 def extra_files(contents: Contents, sums: list[Sums], probe: bytes | None) -> list[Source]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from checkpoints.contents import Contents, read_contents
-from checkpoints.digest import Progress, Reading, Source, Sums, hash_files, in_parallel
+from checkpoints.digest import CHUNK_BYTES, Pace, Progress, Reading, Source, Sums, hash_files, in_parallel
 from checkpoints.draft import Request, draft, extra_files
 from checkpoints.errors import NotFoundError, RefusedError, SourceChangedError, StoreError
 from checkpoints.fence import Claim, Grant, decide
@@ -76,8 +76,9 @@ def publish(
     store.files.sweep(set)
     staging = store.files.stage()
     try:
-        sums = _copy(staging, sources, progress)
-        extra = _copy(staging, extra_files(contents, sums, request.probe), None)
+        pace = None if request.bytes_per_s is None else Pace(request.bytes_per_s)
+        sums = _copy(staging, sources, progress, pace)
+        extra = _copy(staging, extra_files(contents, sums, request.probe), None, None)
         if _stamps(root) != before:
             raise SourceChangedError(
                 f"{folder} changed while it was copied: publish when the trainer is done"
@@ -133,11 +134,21 @@ def _stamps(root: Path) -> dict[str, tuple[int, int, int]]:
     return {name: (stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
 
 
-def _copy(staging: Staging, sources: list[Source], progress: Callable[[int, int], None] | None) -> list[Sums]:
+def _copy(
+    staging: Staging,
+    sources: list[Source],
+    progress: Callable[[int, int], None] | None,
+    pace: Pace | None,
+) -> list[Sums]:
     told = Progress(sum(source.size() for source in sources), progress)
 
+    def on_bytes(count: int) -> None:
+        told.add(count)
+        if pace is not None:
+            pace.add(count)
+
     def work(source: Source, hashers: Executor) -> Sums:
-        reading = Reading(source, hashers, told.add)
+        reading = Reading(source, hashers, on_bytes, CHUNK_BYTES if pace is None else pace.chunk_bytes)
         staging.put(source, reading)
         return reading.sums()
 
