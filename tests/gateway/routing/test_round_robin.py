@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import hypothesis.strategies as st
@@ -37,15 +38,10 @@ def test_s11_one_in_a_thousand_gets_exactly_its_share_of_ten_thousand() -> None:
 def test_turns_of_a_heavy_member_are_spread_not_bunched() -> None:
     members = [FakeMember("heavy", weight=5), FakeMember("light", weight=1), FakeMember("other", weight=1)]
     order = chosen_names(chooser(ROUND_ROBIN, members), [NO_HINT] * 700)
-    gaps = [
-        second - first for first, second in _pairs([at for at, name in enumerate(order) if name == "light"])
-    ]
+    turns = [at for at, name in enumerate(order) if name == "light"]
+    gaps = [second - first for first, second in pairwise(turns)]
     assert min(gaps) >= 5
     assert max(gaps) <= 9
-
-
-def _pairs(items: list[int]) -> list[tuple[int, int]]:
-    return list(zip(items, items[1:], strict=False))
 
 
 def test_the_turns_of_an_excluded_member_go_to_all_others_alike() -> None:
