@@ -166,6 +166,9 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """`data: x`, or `data:x`."""
     comment_every: Count = 0
     """A comment line (`: fake`) in front of every so many events. 0: none."""
+    keep_alive_s: Seconds = 0.0
+    """A comment (`: keep-alive`) after each so many seconds without an event, as vLLM's
+    `--sse-keep-alive-interval` sends, also while the request is queued and in a cut's silence. 0: none."""
 
     cut: Cut | None = None
     """Cut the answer short."""

@@ -51,6 +51,7 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         self._resting_since: float | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._retires = False
         self._ours = False
         """Whether it is this side that ends the connection."""
 
@@ -180,6 +181,12 @@ class Connection(asyncio.Protocol):
         elif not self._fake.hears and transport.is_reading():
             transport.pause_reading()
 
+    def retire(self) -> None:
+        """Close when nothing is under way."""
+        self._retires = True
+        if self._exchange is None:
+            self.close()
+
     def abort_generation(self) -> None:
         if self._exchange is not None:
             self._exchange.abort()
@@ -231,6 +238,8 @@ class Connection(asyncio.Protocol):
             return
         if self._pending:
             self._begin(*self._pending.popleft())
+        elif self._retires:
+            self.close()
         else:
             self._rest()
 

@@ -25,6 +25,10 @@ class EventWriter:
         self._comment_every = answer.comment_every
         self._written = 0
 
+    def keep_alive(self) -> bytes:
+        """vLLM's `SSE_KEEP_ALIVE_COMMENT`."""
+        return b": keep-alive" + self._end + self._end
+
     def event(self, data: bytes) -> bytes:
         """One event, with the comment line in front where its turn has come. `data` holds no line end."""
         comment = b""

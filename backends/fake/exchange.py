@@ -22,6 +22,7 @@ from backends.fake.responses import ResponseStory
 from backends.fake.stage import Stage
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+_TIMER_SLACK_S = 0.002
 _BLOCKS_TYPE = "application/octet-stream"
 
 
@@ -53,6 +54,9 @@ class Exchange:
         self._slicer = Slicer(answer, chunked=False)
         self._performance: Performance | None = None
         self._nap: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._written_s = 0.0
+        self._beat_timer: asyncio.TimerHandle | None = None
 
     def abort(self) -> None:
         """End the generation as `/pause?mode=abort` does: at once, as a whole answer, with that reason."""
@@ -63,6 +67,13 @@ class Exchange:
 
     async def play(self) -> None:
         """Answer. Cancelled when the client leaves."""
+        try:
+            await self._play()
+        finally:
+            if self._beat_timer is not None:
+                self._beat_timer.cancel()
+
+    async def _play(self) -> None:
         answer = self._answer
         await self._wait(answer.delay_headers_s)
         if answer.cut is not None and answer.cut.after is Point.NOTHING:
@@ -114,6 +125,7 @@ class Exchange:
 
     async def _send_stream(self, work: Performance | ResponseStory) -> None:
         self._send_head(200, EVENT_STREAM, None)
+        self._beat()
         async with self._stage.slot():
             self._stage.count(self._performance.prompt_tokens if self._performance else 0, 0)
             for step in work.steps():
@@ -220,7 +232,7 @@ class Exchange:
         cut = self._answer.cut
         assert cut is not None
         if cut.how is Ending.SILENCE:
-            await asyncio.get_running_loop().create_future()
+            await self._loop.create_future()
         elif cut.how is Ending.RESET:
             await self._wire.reset()
         elif cut.how is Ending.DIE:
@@ -240,9 +252,8 @@ class Exchange:
         await self._stage.in_motion()
         if seconds <= 0:
             return
-        loop = asyncio.get_running_loop()
-        nap: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(seconds, _wake, nap)
+        nap: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _wake, nap)
         self._nap = nap
         try:
             await nap
@@ -251,8 +262,23 @@ class Exchange:
             self._nap = None
         await self._stage.in_motion()
 
+    def _beat(self) -> None:
+        """Write the keep-alive comment when it is due, and see to the next."""
+        interval = self._answer.keep_alive_s
+        if not interval:
+            return
+        due = self._written_s + interval
+        if self._loop.time() >= due - _TIMER_SLACK_S and not self._stage.engine.stands_still:
+            comment = self._events.keep_alive()
+            comment = self._compressor.part(comment) if self._compressor is not None else comment
+            for data in self._slicer.writes(comment):
+                self._write(data)
+            due = self._loop.time() + interval
+        self._beat_timer = self._loop.call_at(max(due, self._loop.time() + _TIMER_SLACK_S), self._beat)
+
     def _write(self, data: bytes) -> None:
         self.answered = True
+        self._written_s = self._loop.time()
         self._wire.write(data)
 
 

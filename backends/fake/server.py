@@ -122,6 +122,17 @@ class Fake:
             await self.kill()
         self.thaw()
 
+    async def retire(self, within: float = 30.0) -> None:
+        """End as vLLM does with `--shutdown-timeout`: nothing new, what runs ends, idle connections close.
+
+        Raises TimeoutError if requests are under way after `within` seconds.
+        """
+        self.stats.note("retires")
+        self._stop_listening()
+        for connection in list(self._connections):
+            connection.retire()
+        await asyncio.wait_for(self._nobody.wait(), within)
+
     async def kill(self) -> None:
         """Close the sockets and reset every connection, as if the process were killed."""
         self._stop_listening()

@@ -520,3 +520,38 @@ async def test_killed_and_started_again_on_the_same_port() -> None:
         await fake.start_again()
         assert fake.port == port
         assert (await ask(fake.url, "/health")).status == 200
+
+
+async def test_keep_alive_comments_come_while_nothing_else_does() -> None:
+    behaviour = Behaviour(slots=1, delay_first_chunk_s=0.2, keep_alive_s=0.03, tokens=2)
+    async with Fake.start(behaviour) as fake:
+        streams = await many(2, lambda _: record(fake.url, COMPLETIONS, STREAM))
+        for stream in streams.all():
+            assert stream.done
+            assert set(stream.comments) == {"keep-alive"}
+            assert len([data for at, data in stream.reads if at < stream.events[0].at_s]) >= 3
+        cut = Cut(how=Ending.SILENCE, after=Point.CHUNKS, count=1)
+        fake.behave(Behaviour(keep_alive_s=0.02, cut=cut))
+        async with connected(fake.url) as peer:
+            await peer.send(request(COMPLETIONS, STREAM))
+            while peer.received.count(b": keep-alive\n\n") < 3:
+                await peer.receive()
+            assert peer.received.count(b"data: ") == 1
+
+
+async def test_an_engine_that_retires_ends_what_runs_and_takes_nothing_new() -> None:
+    async with Fake.start(Behaviour(tokens_per_s=50)) as fake, connected(fake.url) as idle:
+        await idle.send(request("/health"))
+        await idle.response("GET")
+        async with connected(fake.url) as busy:
+            await busy.send(request(COMPLETIONS, STREAM))
+            await eventually(lambda: fake.engine.running == 1)
+            await fake.retire()
+            events = EventParser().feed((await busy.response()).body, 0)
+            await busy.ends()
+        await idle.ends()
+        assert events[-1].data == "[DONE]"
+        with pytest.raises(ConnectionRefusedError):
+            await ask(fake.url, "/health")
+        await fake.start_again()
+        assert (await ask(fake.url, "/health")).status == 200

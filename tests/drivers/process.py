@@ -85,22 +85,15 @@ async def running_gateway(
 ) -> AsyncIterator[Running]:
     """`changeover gateway` with this configuration, on a free port unless the configuration names one.
 
-    Its own log (`Running.log`) is written to the console as JSON unless the configuration says otherwise.
+    Unless the configuration says otherwise it logs in JSON and leaves no run directory behind.
     """
     port = config.get("server", {}).get("port") or free_port()
     server = {"host": "127.0.0.1", **config.get("server", {}), "port": port}
-    whole = {"logging": {"format": "json"}, **config, "server": server}
     with TemporaryDirectory() as folder:
+        whole = {"logging": {"format": "json"}, "run_dir": folder, **config, "server": server}
         file = Path(folder) / "infer_config.yaml"
         file.write_bytes(msgspec.json.encode(whole))  # YAML is a superset of JSON
-        command = [
-            sys.executable,
-            "-c",
-            "from gateway.cli import main; main()",
-            "gateway",
-            "--config",
-            str(file),
-        ]
+        command = [sys.executable, "-m", "gateway", "gateway", "--config", str(file)]
         async with running(command, f"http://127.0.0.1:{port}", ready_path) as run:
             yield run
 
