@@ -23,10 +23,8 @@ from gateway.fleet.discovery import Names
 from gateway.fleet.fleet import Fleet, FleetOptions
 from gateway.fleet.keeper import Keeper
 from gateway.flow.account import Account, Sink
-from gateway.flow.call import Call
 from gateway.flow.pipeline import Pipeline
 from gateway.flow.quota import LocalQuota
-from gateway.flow.record import Record
 from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.services import Services
 from gateway.http import ops
@@ -89,13 +87,13 @@ class Gateway:
             self._cells, [model.name for model in settings.served_models()], version=self.version
         )
         self._tasks = TaskOwner("gateway", failed=lambda name: self.metrics.task_failures.add())
-        self._account = Account(self.metrics, sinks)
+        self._account = Account(sinks)
         self._keepers: dict[str, Keeper] = {}
         self._services = Services([])
         self._keys = Keys(settings.auth.keys)
         self._reader = Reader(self._keys, settings.server.max_body_bytes, Identifiers(), _affinity(settings))
         self._quota = LocalQuota(settings.auth.keys, now)
-        self._pipeline = Pipeline(self._reader.read, self._services, self._quota, self._account)
+        self._pipeline = Pipeline(self._reader.read, self._services, self._quota, self._account, self.metrics)
         self._build_services(settings, now)
         self.edge = Edge(
             handle=self._pipeline.handle,
@@ -186,19 +184,18 @@ class Gateway:
 
     # Services
 
+    @property
+    def services(self) -> Services:
+        """The models that are served."""
+        return self._services
+
     def _build_services(self, settings: Settings, now: float) -> None:
         specs = members.specs(settings, self._run_dir)
         services = []
         for model in settings.served_models():
             fleet = Fleet(model.name, self._fleet_options(settings, model), self.metrics, self._random)
-            service = Service(
-                fleet,
-                _service_options(settings, model),
-                self.metrics.model(model.name),
-                self._tasks,
-                self._ended,
-                now,
-            )
+            options = _service_options(settings, model)
+            service = Service(fleet, options, self.metrics, self._account, self._tasks, now)
             fleet.on_change = lambda service=service: service.rotation_changed(time.monotonic())  # type: ignore[misc]
             self._keepers[model.name] = Keeper(
                 fleet, specs[model.name], Names(model.endpoints), settings.health
@@ -212,9 +209,6 @@ class Gateway:
         return FleetOptions(
             model.routing, settings.health, model.limits.max_in_flight_per_member, settings.timeouts.connect_s
         )
-
-    def _ended(self, call: Call, record: Record) -> None:
-        self._account.close(record, call.exchange)
 
     # Settings
 

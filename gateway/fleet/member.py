@@ -40,6 +40,7 @@ class Member:
         "last_ok_s",
         "limit",
         "models",
+        "name",
         "pool",
         "requests",
         "retired",
@@ -48,12 +49,15 @@ class Member:
         "tokens",
         "version",
         "version_mark",
+        "weight",
     )
 
     def __init__(
         self, spec: Spec, health: MemberHealth, pool: Pool, series: MemberSeries, ceiling: int
     ) -> None:
         self.spec = spec
+        self.name = spec.name
+        self.weight = spec.weight
         self.health = health
         self.pool = pool
         self.series = series
@@ -81,14 +85,6 @@ class Member:
             f"<Member {self.name} {self.health.state.value} version={self.version} "
             f"in_flight={self.in_flight} tokens={self.tokens}>"
         )
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    @property
-    def weight(self) -> float:
-        return self.spec.weight
 
     def head(self, path: bytes, block: bytes, length: int) -> bytes:
         """A request's head. `path` is one of the route table's, `block` the header lines to pass on."""

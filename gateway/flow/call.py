@@ -59,22 +59,14 @@ _FAULTS: dict[Fault, tuple[Kind, Attempt, RetryReason]] = {
 class Call(Ticket):
     """Made by the pipeline for each request; `start` whenever it is admitted."""
 
-    __slots__ = (
-        "_connect",
-        "_connection",
-        "_grant",
-        "_lease",
-        "_paused_at",
-        "_record",
-        "_replaced",
-        "_service",
-        "_spoke_at",
-        "_tried",
-        "exchange",
-        "phase",
-        "request",
-        "wait_until",
-    )
+    # Defaults stand in the class, so that a request pays only for what it sets.
+    phase = Phase.PLACED
+    _lease: Lease | None = None
+    _connection: Connection | None = None
+    _connect: asyncio.Task[None] | None = None
+    _tried: tuple[str, ...] = ()
+    _replaced = False
+    _paused_at = 0.0
 
     def __init__(
         self, service: Service, exchange: Exchange, request: Request, grant: Grant | None, now: float
@@ -87,23 +79,8 @@ class Call(Ticket):
         self._grant = grant
         self.exchange = exchange
         self.request = request
-        self.phase = Phase.PLACED
-        self._lease: Lease | None = None
-        self._connection: Connection | None = None
-        self._connect: asyncio.Task[None] | None = None
-        self._tried: tuple[str, ...] = ()
-        self._replaced = False
-        self._paused_at = 0.0
         self._spoke_at = now
-        self._record = Record(
-            request.route,
-            service.name,
-            now,
-            stream=request.stream,
-            request_id=request.request_id,
-            traceparent=request.traceparent,
-            tenant=request.tenant,
-        )
+        self._record = Record(request.route, service.name, now)
         self.wait_until = now + service.limits.max_queue_s
         """Until when a request that reached nobody goes on looking for a member."""
         exchange.on_gone = self.leave

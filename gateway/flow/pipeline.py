@@ -21,6 +21,7 @@ from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.http.exchange import Exchange
 from gateway.observe.labels import OTHER_MODEL, Refusal
+from gateway.observe.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Pipeline:
     services: Services
     quotas: quota.LocalQuota
     account: Account
+    metrics: Metrics
 
     def handle(self, exchange: Exchange) -> None:
         """A request is whole. Never raises."""
@@ -49,9 +51,7 @@ class Pipeline:
             service = self.services.find(request.model)
             grant = self._take_quota(service, request, now) if request.key is not None else None
             exchange.drop_body()
-            call = Call(service, exchange, request, grant, now)
-            self.account.begin(service.name, request.route)
-            service.submit(call, now)
+            service.submit(Call(service, exchange, request, grant, now), now)
         except GatewayError as error:
             self.refuse(exchange, error, now)
         except Exception:
@@ -70,11 +70,12 @@ class Pipeline:
     def refuse(self, exchange: Exchange, error: GatewayError, now: float | None = None) -> None:
         """Answer a request that got no call."""
         began = monotonic() if now is None else now
-        record = Record(exchange.route.name, OTHER_MODEL, began, request_id=exchange.request_id)
+        record = Record(exchange.route.name, OTHER_MODEL, began)
         record.status = error.status
         record.outcome = error.outcome
         record.error = error.message
+        series = self.metrics.request_series(OTHER_MODEL, record.route)
+        series.begin()
         exchange.fail(error)
         record.ended = monotonic()
-        self.account.begin(record.model, record.route)
-        self.account.close(record, exchange)
+        self.account.close(series, record, exchange)

@@ -5,18 +5,13 @@ Times are seconds of the monotonic clock; 0 means "did not happen".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.observe.labels import Route
 from gateway.observe.outcome import Outcome
 
 
-@dataclass(slots=True)
 class Record:
-    route: Route
-    model: str
-    started: float
-    """The request was whole."""
+    """Defaults stand in the class, so that a request pays only for what it sets."""
+
     admitted: float = 0.0
     """It may go to an engine."""
     sent: float = 0.0
@@ -37,12 +32,17 @@ class Record:
     """Attempts at engines."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    stream: bool = False
-    request_id: bytes = b""
-    traceparent: bytes = b""
-    tenant: str = ""
     error: str = ""
     """For people: what went wrong."""
+
+    def __init__(self, route: Route, model: str, started: float) -> None:
+        self.route = route
+        self.model = model
+        self.started = started
+        """The request was whole."""
+
+    def __repr__(self) -> str:
+        return f"<Record {self.route} {self.model} {self.outcome or 'open'} status={self.status}>"
 
     @property
     def queue_s(self) -> float:

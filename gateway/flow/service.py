@@ -6,20 +6,21 @@ they end, and lets time pass for them. One for each model and worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError, NoBackend, OverCapacity
 from gateway.fleet.evidence import Kind
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
+from gateway.flow.account import Account
 from gateway.flow.admission import Admission
 from gateway.flow.budget import RetryBudget
 from gateway.flow.call import Call
 from gateway.flow.record import Record
 from gateway.flow.ticket import Place, Reason, Ticket
 from gateway.observe import labels
-from gateway.observe.metrics import ModelSeries
+from gateway.observe.metrics import Metrics
 from gateway.settings.tree import Limits, Retries, Timeouts
 from gateway.tasks import TaskOwner
 
@@ -33,8 +34,6 @@ _REFUSALS: dict[Reason, tuple[labels.Refusal, type[GatewayError], str]] = {
     Reason.TIMED_OUT: (labels.Refusal.QUEUE_TIMEOUT, OverCapacity, "No backend had room in time."),
     Reason.NO_BACKEND: (labels.Refusal.NO_MEMBER, NoBackend, "No backend of this model is ready."),
 }
-
-Ended = Callable[[Call, Record], None]
 
 
 @dataclass(slots=True)
@@ -53,14 +52,15 @@ class Service:
         self,
         fleet: Fleet,
         options: ServiceOptions,
-        series: ModelSeries,
+        metrics: Metrics,
+        account: Account,
         tasks: TaskOwner,
-        ended: Ended,
         now: float,
     ) -> None:
         self.name = fleet.model
         self.fleet = fleet
-        self.series = series
+        self.series = metrics.model(fleet.model)
+        self.series_of = {route: metrics.request_series(fleet.model, route) for route in labels.Route}
         self.tasks = tasks
         self.limits = options.limits
         self.timeouts = options.timeouts
@@ -69,7 +69,7 @@ class Service:
         self.live: set[Call] = set()
         """Requests that have begun and not ended."""
         self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
-        self._ended = ended
+        self._account = account
         fleet.on_ejected = self._fail_over
 
     def __repr__(self) -> str:
@@ -78,6 +78,7 @@ class Service:
     def submit(self, call: Call, now: float) -> None:
         """A request has come: it goes to a member, waits, or is refused."""
         self.live.add(call)
+        self.series_of[call.request.route].begin()
         self._budget.request()
         if self.admission.enter(call, now):
             call.start(now)
@@ -94,7 +95,7 @@ class Service:
         """A request is over: called once for each, by itself."""
         self.live.discard(call)
         settled = self.admission.leave(call, record.ended)
-        self._ended(call, record)
+        self._account.close(self.series_of[record.route], record, call.exchange, call.request)
         if settled:
             self._settle(settled, record.ended)
             self.series.queued.set(self.admission.queued)
