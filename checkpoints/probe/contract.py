@@ -22,7 +22,7 @@ Token = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Scored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One text: n `ids`, n - 1 `logprobs` of ids[1:], the likeliest ids with theirs at each of these places."""
+    """One text: n `ids`, n - 1 `logprobs` of ids[1:], the likeliest ids with theirs at each place."""
 
     ids: tuple[Token, ...]
     logprobs: tuple[float, ...]

@@ -196,7 +196,7 @@ def _entries(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
