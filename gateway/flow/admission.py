@@ -131,7 +131,8 @@ class Admission:
     def defer(self, ticket: Ticket, now: float) -> None:
         """An admitted ticket found no member with room: it waits again, in the place it had.
 
-        It is admitted when the next one leaves, or `capacity` grows. Never refused for a full queue.
+        It is tried again when one leaves or comes, and at each `capacity` and `expire`. Never refused for
+        a full queue.
         """
         if ticket.place is not _ADMITTED:
             return
@@ -163,10 +164,13 @@ class Admission:
     # -- all of them
 
     def expire(self, now: float) -> Sequence[Ticket]:
-        """Refuse those that have waited as long as they may; to be called a few times a second."""
+        """Refuse those that have waited as long as they may, and admit deferred ones again if there is room.
+
+        To be called a few times a second while any wait.
+        """
         late = [entry[3] for entry in self._queue if entry[1] <= now]
         if not late:
-            return NONE
+            return self._admit(now)
         self._queue = [entry for entry in self._queue if entry[1] > now]
         settled = [self._refuse(ticket, self._lateness(), now) for ticket in late]
         settled.extend(self._admit(now))

@@ -6,8 +6,8 @@ request it already has: then `settled` tickets can be told without a look-up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Place(StrEnum):
@@ -30,8 +30,7 @@ class Reason(StrEnum):
     """It waited, and no member was ready all the while."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     reason: Reason
     retry_after_s: int
     """When those who are waiting now should have been served; from 1 to 60."""

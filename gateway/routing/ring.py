@@ -111,4 +111,5 @@ def _points(members: Sequence[Candidate], labels: Sequence[str]) -> list[int]:
         hashes: tuple[int, ...] = unpack(f">{count}Q", shake_128(label.encode()).digest(count * 8))
         points += [hashed >> 4 & ~_OWNER | owner for hashed in hashes]
     points.sort()
-    return points + (points * WALK)[:WALK]
+    laps = -(-WALK // len(points))
+    return points + (points[:WALK] * laps)[:WALK]

@@ -261,6 +261,14 @@ def test_a_ticket_without_a_member_waits_in_its_old_place() -> None:
     assert list(gate.leave(running, 1.0)) == [unlucky, behind]
 
 
+def test_the_only_ticket_that_waits_is_tried_again_though_nobody_leaves() -> None:
+    gate = admission()
+    alone = arrive(gate, 0.0)
+    gate.defer(alone, 0.1)
+    assert list(gate.expire(0.3)) == [alone]
+    assert alone.place is Place.ADMITTED
+
+
 def test_deferring_a_ticket_that_holds_nothing_changes_nothing() -> None:
     gate = admission(max_in_flight=1)
     ticket = arrive(gate, 0.0)
