@@ -7,7 +7,7 @@ adopts every orphan below it (PR_SET_CHILD_SUBREAPER) and ends only when none is
 
 - When the command ends, what it left is killed; exit code as a shell would report it.
 - SIGTERM, SIGINT, or the parent's death: SIGTERM to the command, after the grace SIGKILL to all.
-- A second signal: SIGKILL to all at once.
+- SIGQUIT, or a second signal: SIGKILL to all at once.
 - Killed itself: the command gets SIGTERM from the kernel (PR_SET_PDEATHSIG).
 """
 
@@ -59,6 +59,7 @@ class Leash:
         """Blocks until nothing of the command is left; returns its exit code."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGQUIT, self._on_signal)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != self._parent:
@@ -87,7 +88,7 @@ class Leash:
                 time.sleep(POLL_S)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._kill_at is not None:
+        if self._kill_at is not None or number == signal.SIGQUIT:
             self._kill_at = 0.0
             return
         self._kill_at = time.monotonic() + self._grace_s

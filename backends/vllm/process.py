@@ -75,5 +75,5 @@ class EngineProcess:
 
     def kill(self) -> None:
         """Kill everything now."""
-        self.terminate()
-        self.terminate()
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGQUIT)

@@ -42,6 +42,7 @@ def backend(
         int | None, typer.Option(min=1, max=65535, help="Engine on this TCP port instead of a Unix socket.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address of that port.")] = "127.0.0.1",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only what goes wrong.")] = False,
 ) -> None:
     """Start one engine and keep it running: ready, watched, restarted when it dies.
 
@@ -49,7 +50,8 @@ def backend(
 
     Example: changeover backend --config infer_config.yaml --index 1
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    level = logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     for noisy in ("httpx2", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = load_or_exit(config, assignments).settings
