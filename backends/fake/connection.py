@@ -143,6 +143,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    @property
+    def congested(self) -> bool:
+        return self._writable is not None
+
     async def drained(self) -> None:
         if self._writable is not None:
             await self._writable

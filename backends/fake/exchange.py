@@ -14,7 +14,7 @@ import msgspec
 from backends.fake import shapes
 from backends.fake.asks import Refusal
 from backends.fake.behaviour import Answer, Ending, Framing, Point
-from backends.fake.cutting import Compressor, EventWriter, Shortener, Slicer, blocks, head
+from backends.fake.cutting import Compressor, EventWriter, Shortener, Slicer, blocks, chunk, head
 from backends.fake.performance import Performance
 from backends.fake.record import Request
 from backends.fake.reply import Reply, error_reply, refusal_reply
@@ -28,6 +28,10 @@ _BLOCKS_TYPE = "application/octet-stream"
 
 class Wire(Protocol):
     """What an exchange needs of its connection."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether `drained` would wait."""
 
     def write(self, data: bytes) -> None: ...
     async def drained(self) -> None:
@@ -52,6 +56,13 @@ class Exchange:
         self._compressor = Compressor() if answer.gzip else None
         self._events = EventWriter(answer)
         self._slicer = Slicer(answer, chunked=False)
+        self._chunked = False
+        self._whole_writes = not (
+            answer.cut or answer.gzip or answer.write_size or answer.split_at is not None
+        )
+        """Whether a part of the body is one write, as it is."""
+        self._due_s = 0.0
+        """When the last token was due."""
         self._performance: Performance | None = None
         self._nap: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -116,9 +127,10 @@ class Exchange:
 
     async def _compute(self, performance: Performance) -> None:
         """Let the time pass that a plain answer takes, counting its tokens."""
+        self._due_s = self._loop.time()
         self._stage.count(performance.prompt_tokens, 0)
         for wait_s, tokens in performance.pace():
-            await self._wait(wait_s)
+            await self._wait_for_token(wait_s)
             self._stage.count(0, tokens)
             if performance.aborted:
                 return
@@ -127,10 +139,11 @@ class Exchange:
         self._send_head(200, EVENT_STREAM, None)
         self._beat()
         async with self._stage.slot():
+            self._due_s = self._loop.time()
             self._stage.count(self._performance.prompt_tokens if self._performance else 0, 0)
             for step in work.steps():
                 if not self._shortener.reached:
-                    await self._wait(step.wait_s)
+                    await self._wait_for_token(step.wait_s)
                 self._stage.count(0, step.tokens)
                 for at, event in enumerate(step.events):
                     if self._shortener.reached:
@@ -201,12 +214,17 @@ class Exchange:
         headers += answer.headers.items()
         if self._closes:
             headers.append(("connection", "close"))
-        self._slicer = Slicer(answer, chunked)
+        self._slicer, self._chunked = Slicer(answer, chunked), chunked
         self._stage.answered(status)
         self._write(head(status, headers))
 
     async def _send_part(self, part: bytes) -> None:
         """Send a part of the body, as far as the cut lets it pass."""
+        if self._whole_writes and not self._stage.engine.stands_still:
+            self._write(chunk(part) if self._chunked else part)
+            if self._wire.congested:
+                await self._wire.drained()
+            return
         part = self._shortener.passed(part)
         if not part:
             return
@@ -239,13 +257,22 @@ class Exchange:
             self._stage.die()
         elif cut.how is Ending.ERROR_EVENT and stream:
             error = shapes.error(500, cut.message, "InternalServerError")
+            self._shortener = Shortener(None)
             for data in (msgspec.json.encode(error), b"[DONE]"):
-                await self._write_all(list(self._slicer.writes(self._events.event(data))))
+                await self._send_part(self._events.event(data))
             await self._finish()
         elif cut.how is Ending.END and stream:
             await self._finish()
         else:
             self._wire.close()
+
+    async def _wait_for_token(self, seconds: float) -> None:
+        """Wait so long after the last token was due: late timers do not add up, one is made up for."""
+        if seconds <= 0:
+            return
+        now = self._loop.time()
+        self._due_s = max(self._due_s, now - seconds) + seconds
+        await self._wait(self._due_s - now)
 
     async def _wait(self, seconds: float) -> None:
         """Let time pass, in which the engine may stand still or the request be aborted."""

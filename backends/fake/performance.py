@@ -20,6 +20,9 @@ from backends.fake.behaviour import Answer, Behaviour
 from backends.fake.shapes import JsonObject
 from backends.fake.words import Prompt, Token, generate, logprob, prompt_ids, prompt_text
 
+_MARK, _MARK_JSON = "\0", b'"\\u0000"'
+"""A text that no event holds, and its JSON."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -78,6 +81,10 @@ class Performance:
         self.aborted = False
         self._paced = 0
         """Tokens of each choice for which `pace` let time pass."""
+        self._repeats = ask.logprobs is None and not ask.return_token_ids and not ask.continuous_usage
+        """Whether the events in the middle of a choice differ in nothing but their text."""
+        self._templates: dict[int, tuple[bytes, bytes]] = {}
+        """By choice: such an event before and after its text."""
 
     @property
     def streams(self) -> bool:
@@ -209,8 +216,19 @@ class Performance:
             event["usage"] = shapes.usage(self.prompt_tokens, 0)
         return msgspec.json.encode(event)
 
-    def _delta(self, index: int, at: int) -> bytes:
+    def _middle(self, index: int, text: str) -> bytes:
+        """An event in the middle of a choice."""
+        template = self._templates.get(index)
+        if template is None:
+            before, _, after = self._delta(index, 1, _MARK).partition(_MARK_JSON)
+            template = self._templates[index] = (before, after)
+        return template[0] + msgspec.json.encode(text) + template[1]
+
+    def _delta(self, index: int, at: int, instead: str | None = None) -> bytes:
+        """The event with token `at` of a choice, or with another text instead."""
         part = self._parts[index]
+        if self._repeats and instead is None and 0 < at < len(part.tokens) - 1 and not self.aborted:
+            return self._middle(index, part.tokens[at].text)
         new = [] if self.aborted else part.tokens[at : at + 1]
         finish: str | None = None
         stop: str | None = None
@@ -218,7 +236,7 @@ class Performance:
             finish = "abort"
         elif at + 1 >= len(part.tokens):
             finish, stop = part.finish_reason, part.stop_reason
-        text = "".join(token.text for token in new)
+        text = "".join(token.text for token in new) if instead is None else instead
         before = sum(len(token.text) for token in part.tokens[:at]) if self._ask.logprobs is not None else 0
         logprobs = self._logprobs(new, at, before)
         if self._kind is Kind.CHAT:
