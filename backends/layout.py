@@ -33,6 +33,8 @@ class Place:
     """Its agent listens here."""
     log: Path
     """What the engine prints."""
+    scratch: Path
+    """A folder for the engine's own sockets; emptied when it starts."""
 
 
 def run_dir(configured: str | None, port: int, *, uid: int, temporary: Path) -> Path:
@@ -75,6 +77,7 @@ def _place(run_dir: Path, model: str, index: int, logs: Path) -> Place:
         engine_socket=_socket(run_dir / f"{name}.sock"),
         control_socket=_socket(run_dir / f"{name}.ctl"),
         log=logs / f"{name}.log",
+        scratch=run_dir / f"{name}.ipc",
     )
 
 

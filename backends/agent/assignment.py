@@ -45,6 +45,7 @@ def assign(
         listen=address,
         token=token,
         version=version,
+        scratch=place.scratch,
         inherited=environment,
     )
     return Assignment(
@@ -55,6 +56,7 @@ def assign(
         listen=address,
         token=token,
         log=place.log,
+        scratch=place.scratch,
         start_timeout_s=settings.start_timeout_s,
         shutdown_timeout_s=settings.shutdown_timeout_s,
     )

@@ -28,6 +28,7 @@ from backends.vllm.reasons import EngineExit
 
 POLL_STARTING_S = 0.25
 POLL_READY_S = 2.0
+POLL_ENDING_S = 0.05
 UNRESPONSIVE_S = 60.0
 """An engine that was ready and has not answered /health for so long hangs: it is killed and started again."""
 
@@ -50,6 +51,7 @@ class Assignment:
     listen: Listen
     token: str
     log: Path
+    scratch: Path
     start_timeout_s: float
     shutdown_timeout_s: float
 
@@ -129,25 +131,29 @@ class Keeper:
 
     def stop(self) -> None:
         """Let the engine finish what runs, within its limit, and end `run`. A second call kills it."""
+        if self._stop.is_set() and self._process is not None:
+            self._process.kill()
         self._stop.set()
-        if self._process is not None:
-            self._process.terminate()
 
     async def _one_run(self) -> EngineExit:
         """From the engine's start to its end."""
         assignment = self._assignment
         self._ready_at = None
         process = await EngineProcess.start(
-            assignment.command, assignment.listen, self._log, shutdown_s=assignment.shutdown_timeout_s
+            assignment.command,
+            assignment.listen,
+            self._log,
+            scratch=assignment.scratch,
+            shutdown_s=assignment.shutdown_timeout_s,
         )
         self._process = process
         try:
-            if self._stop.is_set():
-                process.terminate()
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch(process), name=f"{assignment.name}:watch")
+                ending = group.create_task(self._end_when_stopped(process), name=f"{assignment.name}:end")
                 end = await process.wait()
                 watch.cancel()
+                ending.cancel()
             return end
         except asyncio.CancelledError:
             process.kill()
@@ -185,6 +191,20 @@ class Keeper:
                 await control.set_draining(True)
             self._advance(Event.DRAIN)
         return True
+
+    async def _end_when_stopped(self, process: EngineProcess) -> None:
+        """Once stopped: nothing new, what runs to its end within the limit, then kill.
+
+        An engine keeps nothing that needs saving, and taking itself apart in order costs it ten seconds.
+        """
+        await self._stop.wait()
+        try:
+            async with asyncio.timeout(self._assignment.shutdown_timeout_s), self._control() as control:
+                while (await control.set_draining(True)).in_flight:  # noqa: ASYNC110 (in another process)
+                    await asyncio.sleep(POLL_ENDING_S)
+        except (TimeoutError, EngineRefused, httpx2.TransportError):
+            pass  # it is killed all the same
+        process.kill()
 
     def _give_up_on(self, process: EngineProcess, why: str) -> None:
         logger.error("%s: killing the engine: %s", self._assignment.name, why)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.layout import MAX_SOCKET_PATH
 from backends.models.resolve import ResolvedModel, served_name
 from backends.settings import Device, EngineSettings
 from backends.vllm.guard import TOKEN_VARIABLE, VERSION_VARIABLE
@@ -16,6 +17,8 @@ KEEP_ALIVE_S = 3600
 closes its own long before this."""
 OWN_PREFIX = "CHANGEOVER_"
 """Variables of ours may hold secrets of the gateway; the engine gets none but those set here."""
+IPC_NAME_BYTES = 37
+"""vLLM names the sockets between its processes by UUIDs."""
 GIB = 1024**3
 
 
@@ -49,12 +52,20 @@ def engine_command(
     listen: Listen,
     token: str,
     version: str,
+    scratch: Path,
     inherited: Mapping[str, str],
 ) -> Command:
     """What starts this engine. `vllm` is the executable, `device` what its build runs on (not `auto`).
 
+    `scratch` is a private folder for the sockets between the engine's own processes.
+
     `settings.extra_args` come last, so they win over what is set here, except for the address.
     """
+    environment = _environment(settings, model, device, inherited)
+    if len(str(scratch).encode()) + IPC_NAME_BYTES <= MAX_SOCKET_PATH:
+        # Else they go to the system's temporary folder, where killed engines leave them behind.
+        environment["VLLM_RPC_BASE_PATH"] = str(scratch)
+    environment |= {TOKEN_VARIABLE: token, VERSION_VARIABLE: version}
     argv = (
         str(vllm),
         "serve",
@@ -65,7 +76,7 @@ def engine_command(
         *settings.extra_args,
         *_address(listen),
     )
-    return Command(argv, _environment(settings, model, device, token, version, inherited))
+    return Command(argv, environment)
 
 
 def _model_arguments(settings: EngineSettings) -> list[str]:
@@ -110,12 +121,7 @@ def _address(listen: Listen) -> list[str]:
 
 
 def _environment(
-    settings: EngineSettings,
-    model: ResolvedModel,
-    device: Device,
-    token: str,
-    version: str,
-    inherited: Mapping[str, str],
+    settings: EngineSettings, model: ResolvedModel, device: Device, inherited: Mapping[str, str]
 ) -> dict[str, str]:
     environment = {name: value for name, value in inherited.items() if not name.startswith(OWN_PREFIX)}
     environment |= {
@@ -137,4 +143,4 @@ def _environment(
         environment["HF_HUB_OFFLINE"] = "1"
     if settings.enable_lora:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-    return environment | settings.env | {TOKEN_VARIABLE: token, VERSION_VARIABLE: version}
+    return environment | settings.env

@@ -30,11 +30,10 @@ class EngineProcess:
 
     @classmethod
     async def start(
-        cls, command: Command, listen: Listen, log: EngineLog, *, shutdown_s: float
+        cls, command: Command, listen: Listen, log: EngineLog, *, scratch: Path, shutdown_s: float
     ) -> EngineProcess:
-        """Start the engine; returns at once. A socket file that an earlier run left is removed first."""
-        if isinstance(listen, UnixListen):
-            listen.path.unlink(missing_ok=True)
+        """Start the engine; returns at once. Socket files that an earlier run left are removed first."""
+        _clear_sockets(listen, scratch)
         log.begin(command.argv)
         process = await asyncio.create_subprocess_exec(
             *leashed(command.argv, grace_s=shutdown_s + KILL_GRACE_S),
@@ -68,12 +67,16 @@ class EngineProcess:
             code = 128 - code
         return explain_exit(code, list(self._log.tail))
 
-    def terminate(self) -> None:
-        """Let it finish what runs, within its limit, then kill it. A second call kills at once."""
-        if self._process.returncode is None:
-            self._process.terminate()
-
     def kill(self) -> None:
         """Kill everything now."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGQUIT)
+
+
+def _clear_sockets(listen: Listen, scratch: Path) -> None:
+    """vLLM does not start where its socket's file exists, and leaves those between its processes behind."""
+    if isinstance(listen, UnixListen):
+        listen.path.unlink(missing_ok=True)
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    for leftover in scratch.iterdir():
+        leftover.unlink()

@@ -13,13 +13,12 @@ OUT_OF_MEMORY_EXIT = 137
 
 _PREFIX = re.compile(r"^\([^)]*\)\s*(?:[A-Z]+ \d\d-\d\d [\d:]+ \[[^\]]+\]\s?)?")
 _PHASES = (
-    (re.compile(r"Resolved architecture"), "reading the model's configuration"),
-    (re.compile(r"Initializing a V1 LLM engine"), "starting the engine's processes"),
-    (re.compile(r"OpenMP thread binding|world_size="), "starting the workers"),
+    (re.compile(r"Resolved architecture"), "starting its processes"),
+    (re.compile(r"Initializing a V1 LLM engine"), "preparing the model"),
     (re.compile(r"Starting to load model|Loading (safetensors|weights)"), "loading weights"),
     (re.compile(r"Loading weights took|Model loading took"), "weights are loaded"),
-    (re.compile(r"torch\.compile|Compiling|Dynamo"), "compiling"),
-    (re.compile(r"Capturing|warm", re.IGNORECASE), "warming up"),
+    (re.compile(r"Compiling a graph|Dynamo bytecode transform"), "compiling"),
+    (re.compile(r"Capturing CUDA graphs|Warming up"), "warming up"),
     (re.compile(r"KV cache size"), "setting up the KV cache"),
     (re.compile(r"Application startup complete"), "answering"),
 )
