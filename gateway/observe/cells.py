@@ -243,7 +243,11 @@ class Cells:
         generation = int(self.values[GENERATION]) + 1
         self.values[GENERATION] = generation
         self._zero(start, family.width)
-        self._log.append(Record(start, generation, family.name, labels))
+        try:
+            self._log.append(Record(start, generation, family.name, labels))
+        except OSError:
+            # Serving goes on; the series is shown as soon as the names can be written again.
+            logger.exception("The name of a series of %s could not be written", family.name)
         block = _Block(start, generation, family, opened=0)
         self._keep((family.name, labels), block)
         return block

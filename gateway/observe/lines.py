@@ -38,6 +38,10 @@ class Clock:
         return f"{self._text}.{rest // 1_000_000:03d}Z"
 
 
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     """What the caller gave as `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
@@ -62,9 +66,8 @@ class ConsoleFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         time = self._clock.iso(int(record.created * 1e9))
-        message = record.getMessage().translate(_ESCAPES)
-        fields = "".join(f"  {name}={value}".translate(_ESCAPES) for name, value in _fields(record).items())
-        line = f"{time} {record.levelname:<7} {record.name}  {message}{fields}"
+        fields = "".join(f"  {name}={value}" for name, value in _fields(record).items())
+        line = _one_line(f"{time} {record.levelname:<7} {record.name}  {record.getMessage()}{fields}")
         trace = self._trace(record)
         return self._redactor(f"{line}\n{trace}" if trace else line)
 
@@ -187,7 +190,7 @@ class RequestLines:
             f" tokens={record.prompt_tokens}+{record.completion_tokens}{optional}"
             f" client={record.client} id={self._redactor.known(record.request_id.decode('latin-1'))}"
         )
-        return text.translate(_ESCAPES).encode("utf-8", "backslashreplace") + b"\n"
+        return _one_line(text).encode("utf-8", "backslashreplace") + b"\n"
 
     def _model(self, record: RequestRecord) -> str:
         return self._redactor.known(record.model[:MAX_NAME])

@@ -8,6 +8,7 @@ A line without its end (the writer was killed) is not read.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +51,7 @@ class NameLog:
         self._fd = -1
         self._latest: dict[int, Record] = {}
         self._lines = 0
+        self._damaged = False
 
     def load(self) -> list[Record]:
         """What an earlier worker left: the latest record of each block; nothing if it cannot be read."""
@@ -60,13 +62,18 @@ class NameLog:
         return list({record.start: record for record in records}.values())
 
     def append(self, record: Record) -> None:
-        """Write one record. It is in the file when this returns."""
+        """Write one record. It is in the file when this returns.
+
+        Raises OSError if it cannot be written (no room); the next call then tries to write them all.
+        """
         self._latest[record.start] = record
         self._lines += 1
-        if self._lines > 2 * len(self._latest) + SLACK:
+        line = msgspec.json.encode(record) + b"\n"
+        if self._damaged or self._lines > 2 * len(self._latest) + SLACK:
             self.rewrite(list(self._latest.values()))
-            return
-        os.write(self._fd, msgspec.json.encode(record) + b"\n")
+        elif os.write(self._fd, line) < len(line):
+            self._damaged = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def rewrite(self, records: list[Record]) -> None:
         """Replace the file, whole or not at all."""
@@ -79,6 +86,7 @@ class NameLog:
         self._fd = fd
         self._latest = {record.start: record for record in records}
         self._lines = len(records)
+        self._damaged = False
 
     def close(self) -> None:
         if self._fd >= 0:

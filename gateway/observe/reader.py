@@ -85,11 +85,10 @@ class _Slot:
 class CellsReader:
     """Reads the folder of one gateway. Not thread-safe."""
 
-    def __init__(self, folder: Path, families: Sequence[Family], *, max_workers: int = 64) -> None:
+    def __init__(self, folder: Path, families: Sequence[Family]) -> None:
         self._folder = folder
         self._families = {family.name: family for family in families}
         self._schema = schema_of(families)
-        self._max_workers = max_workers
         self._slots: dict[int, _Slot] = {}
 
     def read(self) -> Reading:
@@ -116,9 +115,9 @@ class CellsReader:
         self._slots.clear()
 
     def _present(self) -> list[_Slot]:
-        for number in range(self._max_workers):
-            path = self._folder / f"worker-{number}.cells"
-            if number not in self._slots and path.exists() and path.stat().st_size == CAPACITY * 8:
+        for path in self._folder.glob("worker-*.cells"):
+            number = int(path.stem.removeprefix("worker-"))
+            if number not in self._slots and path.stat().st_size == CAPACITY * 8:
                 self._slots[number] = _Slot(path, names_path(self._folder, number), number)
         return list(self._slots.values())
 

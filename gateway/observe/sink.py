@@ -23,11 +23,11 @@ def _uncounted(lines: int) -> None:
 
 
 class Sink:
-    """Any thread may `put`. The descriptor stays its owner's to close."""
+    """Any thread may `put`. Writes to a duplicate of the descriptor: its owner may close it at any time."""
 
     def __init__(self, fd: int, *, dropped: Callable[[int], None] = _uncounted) -> None:
         """`dropped` is told of lost lines, on the thread that lost them."""
-        self._fd = fd
+        self._fd = os.dup(fd)
         self.dropped = dropped
         self._lines: deque[bytes] = deque()
         self._bytes = 0
@@ -59,13 +59,18 @@ class Sink:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while True:
+        try:
+            self._drain()
+        finally:
+            os.close(self._fd)
+
+    def _drain(self) -> None:
+        """Until the end, or until the output is gone."""
+        while not (self._ending.is_set() and not self._lines):
             self._some.wait()
             self._ending.wait(GATHER_S)
             self._some.clear()
             if not self._write(self._take()):
-                return
-            if self._ending.is_set() and not self._lines:
                 return
 
     def _take(self) -> bytes:

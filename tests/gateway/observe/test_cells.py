@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -143,3 +145,20 @@ def test_a_gateway_that_starts_afresh_begins_at_zero(claim: Claim, folder: Path)
 def test_labels_that_do_not_fit_the_family_are_refused(cells: Cells) -> None:
     with pytest.raises(ValueError, match="has the labels"):
         cells.open(table.IN_FLIGHT, ("small", "extra"))
+
+
+def test_a_name_that_cannot_be_written_costs_a_series_and_not_the_gateway(
+    cells: Cells, reader: CellsReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        cells.values[cells.open(table.IN_FLIGHT, ("unseen",))] = 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert "could not be written" in caplog.text
+    assert reader.read().series == {}
+    cells.open(table.IN_FLIGHT, ("seen",))
+    assert sorted(reader.read().series[table.IN_FLIGHT.name]) == [("seen",), ("unseen",)]
