@@ -22,6 +22,9 @@ JOIN_BELOW = 64 * 1024
 MAX_HEADERS = 256
 """Header lines of one answer; an engine sends about ten."""
 
+MAX_HEAD_BYTES = 256 * 1024
+"""An answer whose head has not ended by then is none."""
+
 
 class Receiver(Protocol):
     """Who gets an answer: a head, any number of data, then exactly one of done and lost."""
@@ -45,6 +48,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_dirty",
         "_finished",
+        "_head_bytes",
+        "_headed",
         "_home",
         "_informational",
         "_keep_alive",
@@ -68,6 +73,8 @@ class Connection(asyncio.Protocol):
         self._keep_alive = True
         self._finished = False
         self._dirty = False
+        self._headed = False
+        self._head_bytes = 0
         self.transport: asyncio.Transport | None = None
         self.headers: Headers = []
         self.answered = False
@@ -85,6 +92,8 @@ class Connection(asyncio.Protocol):
         self._receiver = receiver
         self.answered = False
         self._until_close = False
+        self._headed = False
+        self._head_bytes = 0
         if len(body) < JOIN_BELOW:
             transport.write(head + body)
         else:
@@ -125,10 +134,17 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._fail(Fault.MALFORMED)
-            return
+            if not self._finished:
+                self._fail(Fault.MALFORMED)
+                return
+            # The answer was whole; what came behind it is nobody's.
+            self._dirty = True
         if self._finished:
             self._complete()
+        elif not self._headed:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._fail(Fault.MALFORMED)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._home.forget(self)
@@ -183,6 +199,7 @@ class Connection(asyncio.Protocol):
         self._informational = 100 <= status < 200
         if self._informational or self._receiver is None or self._finished:
             return
+        self._headed = True
         self._keep_alive = self._parser.should_keep_alive()
         if not self._keep_alive:
             # llhttp also says so for a body that only the connection's end delimits.

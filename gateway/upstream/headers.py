@@ -34,10 +34,11 @@ _NOT_FORWARDED = _HOP | {
     b"x-request-id",
     b"x-request-timeout",
     b"x-model-version",
-    b"x-changeover-token",
-    b"x-changeover-elsewhere",
 }
 """Never reaches an engine from a client: framing, keys of this gateway, and marks that only we may set."""
+
+_OURS = b"x-changeover-"
+"""Nor does anything that begins so: gateway and backends talk to each other in such headers."""
 
 _ABOUT_BODIES = frozenset((b"content-type", b"accept", b"accept-encoding"))
 
@@ -94,12 +95,16 @@ def read_request(
             named += _tokens(value)
         elif name in session_headers:
             asked.session = value
-        if name not in _NOT_FORWARDED and not (own_body and name in _ABOUT_BODIES):
+        if (
+            name not in _NOT_FORWARDED
+            and not name.startswith(_OURS)
+            and not (own_body and name in _ABOUT_BODIES)
+        ):
             lines.append(b"%b: %b\r\n" % (name, value))
     asked.content_encoding = asked.content_encoding.strip().lower()
-    if own_body:
-        lines.append(b"content-type: application/json\r\n")
     asked.block = _without(lines, named)
+    if own_body:
+        asked.block += b"content-type: application/json\r\n"
     return asked
 
 

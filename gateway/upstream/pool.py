@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 
 from gateway.upstream.address import Address
 from gateway.upstream.connection import Connection
@@ -28,7 +27,8 @@ class Pool:
         self.address = address
         self.connect_s = connect_s
         self.idle_s = idle_s
-        self._idle: deque[Connection] = deque()
+        self._idle: dict[Connection, None] = {}
+        """In the order in which they were given back; a connection that dies leaves at once."""
         self._all: set[Connection] = set()
         self._closed = False
 
@@ -46,7 +46,7 @@ class Pool:
     def take(self) -> Connection | None:
         """An idle connection, or None: then `open` one."""
         while self._idle:
-            connection = self._idle.pop()
+            connection, _ = self._idle.popitem()
             if connection.usable:
                 connection.reused = True
                 return connection
@@ -76,21 +76,25 @@ class Pool:
             connection.abandon()
             return
         connection.idle_since = asyncio.get_running_loop().time()
-        self._idle.append(connection)
+        self._idle[connection] = None
 
     def forget(self, connection: Connection) -> None:
         self._all.discard(connection)
+        self._idle.pop(connection, None)
 
     def close_idle(self, now: float) -> None:
         """Close what has been idle for `idle_s`. `now` is the loop's time."""
-        while self._idle and now - self._idle[0].idle_since > self.idle_s:
-            self._idle.popleft().abandon()
+        for connection in tuple(self._idle):
+            if now - connection.idle_since <= self.idle_s:
+                break
+            del self._idle[connection]
+            connection.abandon()
 
     def close(self) -> None:
         """Close what is idle, and what is busy as soon as its answer has ended."""
         self._closed = True
         while self._idle:
-            self._idle.popleft().abandon()
+            self._idle.popitem()[0].abandon()
 
     def abort(self) -> None:
         """Close everything now; whoever waits for an answer is told that it was lost."""
