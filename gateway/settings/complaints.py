@@ -47,7 +47,7 @@ _EXPECTED: Mapping[str, str] = {
     "bool_parsing": "should be true or false",
     "string_type": "should be text",
     "tuple_type": _LIST,
-    "dict_type": "should be a mapping, like {NAME: value}",
+    "dict_type": "should be a mapping, like {{NAME: value}}",
     "greater_than_equal": "should be at least {ge:g}",
     "greater_than": "should be above {gt:g}",
     "less_than_equal": "should be at most {le:g}",
@@ -120,7 +120,7 @@ def _got(node: Node, path: Place, error: ErrorDetails) -> str:
     if error["type"] == "missing" or is_secret(path) or node.origin.variables or isinstance(value, SecretStr):
         return ""
     shape = shape_at(path)
-    if shape is None or shape.section is not None or not isinstance(value, str | int | float):
+    if shape is None or shape.holds_sections or not isinstance(value, str | int | float):
         return ", got nothing" if value is None else ""
     return f", got {without_passwords(value)!r}" if isinstance(value, str) else f", got {value!r}"
 

@@ -7,7 +7,7 @@ whole value before it: a list or mapping is not merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from backends.settings import Section
 from gateway.settings.complaints import complaints, contradicting
-from gateway.settings.environment import CONFIG_VARIABLE, Assignment, assignments, override
+from gateway.settings.environment import CONFIG_VARIABLE, Assignment, assignments, override, parse_key
 from gateway.settings.nodes import Leaf, Node, Table, find, plain, put, step, without
 from gateway.settings.options import shape_at
 from gateway.settings.origin import DEFAULT, Origin, Place, Source, dotted
@@ -73,7 +73,7 @@ def load(
         else:
             found.append(assignment)
     problems += _assign(root, found, known=not reading.problems)
-    settings, invalid = _validate(root)
+    settings, invalid = _validate(root, {parse_key(problem.key) for problem in problems})
     problems += invalid
     if settings is None or problems:
         raise SettingsError(problems)
@@ -116,18 +116,19 @@ def _assign(root: Table, found: Iterable[Assignment], *, known: bool) -> list[Pr
         if reading.root is None or reading.problems:
             continue
         if not put(root, assignment.path, reading.root) and known:
-            what = "cannot be set: what stands above it has no such place"
+            what = "cannot be set: there is no such place in what stands above it"
             problems.append(Problem(assignment.origin, dotted(assignment.path), what))
     return problems
 
 
-def _validate(root: Table) -> tuple[Settings | None, list[Problem]]:
+def _validate(root: Table, unread: Collection[Place]) -> tuple[Settings | None, list[Problem]]:
     """Valid settings, or all problems: faulty values are taken out until what is left is valid.
 
-    Contradictions with a value that was taken out are no problems of their own.
+    That a value is missing, or contradicts another, is no problem of its own where one of them was taken out.
+    unread: places whose values were refused before.
     """
     problems: list[Problem] = []
-    gone: set[Place] = set()
+    gone: set[Place] = set(unread)
     tree: Node | None = root
     for _ in range(_ROUNDS):
         if tree is None:

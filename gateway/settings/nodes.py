@@ -59,16 +59,21 @@ def find(root: Node, path: Place) -> tuple[Node, Place]:
 
 
 def put(root: Table, path: Place, node: Node) -> bool:
-    """Set the node at `path`, with sections above it as needed. False: what stands above has no keys."""
+    """Set the node at `path`, with sections and lists above it as needed. False: there is no such place."""
     at: Node = root
     for depth, key in enumerate(path[:-1]):
         below = step(at, key)
         if below is None or (isinstance(below, Leaf) and below.value is None):
-            below = Table(path[: depth + 1], node.origin, {})
+            below = _empty(path[: depth + 1], node.origin)
             if not _set(at, key, below):
                 return False
         at = below
     return _set(at, path[-1], node)
+
+
+def _empty(path: Place, origin: Origin) -> Table | Items:
+    shape = shape_at(path)
+    return Items(path, origin, []) if shape is not None and shape.element else Table(path, origin, {})
 
 
 def _set(at: Node, key: str | int, node: Node) -> bool:

@@ -50,6 +50,13 @@ class Shape:
         return get_args(self.type)[1] if get_origin(self.type) is dict else None
 
     @property
+    def holds_sections(self) -> bool:
+        """A section, or a list of them."""
+        return self.section is not None or (
+            self.element is not None and shape_of(self.element).section is not None
+        )
+
+    @property
     def is_text(self) -> bool:
         return isinstance(self.type, type) and issubclass(self.type, str | SecretStr | Enum)
 

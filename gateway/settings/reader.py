@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
 
@@ -64,14 +65,26 @@ def read_text(
     """
     reader = _Reader(origin, environment)
     try:
+        if _too_deep(text):  # told before composing, which takes seconds for a thousand brackets
+            raise RecursionError
         document = YAML(typ="safe", pure=True).compose(text)
-        reader.reading.root = reader.convert(document, path) if document is not None else None
+        root = reader.convert(document, path) if document is not None else None
+        reader.reading.root = root if not reader.refused else None
     except RecursionError:
         reader.report("is nested too deeply", path=path)
     except (YAMLError, ValueError) as error:
         line, what = _syntax(error, text)
         reader.report(f"is not valid YAML: {what}", path=path, line=line)
     return reader.reading
+
+
+def _too_deep(text: str) -> bool:
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _syntax(error: Exception, text: str) -> tuple[int, str]:
@@ -101,7 +114,7 @@ class _Reader:
         self._origin = origin
         self._environment = environment
         self._nodes = 0
-        self._refused = False
+        self.refused = False
 
     def report(self, what: str, *, path: Place, line: int = 0) -> None:
         self.reading.problems.append(Problem(self._at(line), dotted(path), what))
@@ -114,11 +127,10 @@ class _Reader:
         line = line or node.start_mark.line + 1
         self._nodes += 1
         if self._nodes > MAX_NODES or len(path) > MAX_DEPTH:
-            if not self._refused:
-                self.report(
-                    "holds more than a configuration does; does an alias name itself?", path=path, line=line
-                )
-            self._refused = True
+            if not self.refused:
+                what = "holds more than a configuration does; does an alias name itself?"
+                self.report(what, path=path[:1], line=line)
+            self.refused = True
             return None
         if isinstance(node, MappingNode):
             entries: dict[str, Node] = {}
@@ -169,6 +181,7 @@ class _Reader:
             value, known = _value(str(node.tag), text)
             if not known:
                 self.report(f"is not of the kind that its tag {node.tag} says", path=path, line=line)
+                return None
             return Leaf(path, origin, value)
         try:
             substituted = substitute(text, self._environment)

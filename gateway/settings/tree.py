@@ -254,6 +254,7 @@ class Cache(Section):
     url: CacheUrl | None = None
     """Instead of host and port: `redis://`, `rediss://`, `unix://`, with user, password and database."""
     ttl_s: float = Field(default=3600, gt=0)
+    """How long an answer may be reused."""
     max_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for cached answers, per worker."""
     timeout_s: float = Field(default=0.05, gt=0)

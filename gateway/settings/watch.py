@@ -53,16 +53,16 @@ class Watcher:
         self._poked.set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled. The first look reads: the file may have changed since it was loaded."""
         path = self._current.path
-        read = await asyncio.to_thread(stamp, path)
-        seen = read
+        read: list[Stamp] = []
+        seen = await asyncio.to_thread(stamp, path)
         while True:
             poked = await self._wait()
             now = await asyncio.to_thread(stamp, path)
             settled, seen = now == seen, now
-            if poked or (settled and now != read):
-                read = now
+            if poked or (settled and read != [now] and path is not None):
+                read = [now]
                 await self._reload()
 
     async def _wait(self) -> bool:
