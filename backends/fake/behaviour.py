@@ -153,6 +153,11 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     close: bool = False
     """Say `Connection: close` and close after the answer."""
 
+    raw: str | None = None
+    """These bytes (Latin-1) in place of the whole answer, status line and headers included."""
+    trailing: str | None = None
+    """These bytes (Latin-1) after the answer, where nothing may come."""
+
     # How a stream is written
     write_size: Count = 0
     """Cut into writes of this many bytes (1: at every byte). 0: a write for each event."""

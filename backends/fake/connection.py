@@ -212,15 +212,16 @@ class Connection(asyncio.Protocol):
     def _begin(self, request: Request, keep_alive: bool) -> None:
         stage = self._stage
         stage.note_request(request)
-        answer = stage.at_once(request)
-        if answer is not None:
-            self.write(answer)
+        answer = stage.choose(request)
+        whole = stage.at_once(request, answer)
+        if whole is not None:
+            self.write(whole)
             if keep_alive:
                 self._rest()
             else:
                 self.close()
             return
-        self._start(request, stage.choose(request), keep_alive)
+        self._start(request, answer, keep_alive)
 
     def _start(self, request: Request, answer: Answer, keep_alive: bool) -> None:
         self._exchange = Exchange(request, answer, self, self._stage, keep_alive)

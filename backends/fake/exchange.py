@@ -90,6 +90,17 @@ class Exchange:
         if answer.cut is not None and answer.cut.after is Point.NOTHING:
             await self._cut_short()
             return
+        if answer.raw is not None:
+            self._write(answer.raw.encode("latin-1"))
+        else:
+            await self._answer_in_full()
+        if answer.trailing is not None:
+            self._write(answer.trailing.encode("latin-1"))
+        if self._closes:
+            self._wire.close()
+
+    async def _answer_in_full(self) -> None:
+        answer = self._answer
         if answer.interim is not None:
             self._write(head(answer.interim, ()))
         if answer.body_bytes:
@@ -105,8 +116,6 @@ class Exchange:
             )
         else:
             await self._serve()
-        if self._closes:
-            self._wire.close()
 
     async def _serve(self) -> None:
         try:

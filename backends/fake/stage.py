@@ -59,7 +59,8 @@ class Stage:
         self._named = 0
         self._finished = 0
         self._shown_tokens = (0, 0)
-        self._instant = False
+        self._instant: frozenset[int] = frozenset()
+        """Identities of the answers that take no time."""
         self._fixed: bytes | None = None
 
     def behave(self, behaviour: Behaviour) -> None:
@@ -74,7 +75,8 @@ class Stage:
         self._control.token = behaviour.control_token
         self._control.cache_resets = behaviour.reset_prefix_cache_succeeds
         self.answers_early = behaviour.early or any(rule.early for rule in behaviour.rules)
-        self._instant = _takes_no_time(behaviour)
+        answers = (behaviour, *behaviour.rules)
+        self._instant = frozenset(id(answer) for answer in answers if _takes_no_time(answer))
         self._fixed = self._fixed_answer() if behaviour.fixed else None
 
     # -- which answer
@@ -85,28 +87,34 @@ class Stage:
 
     def choose(self, request: Request) -> Answer:
         """How a request that is there as a whole is answered."""
+        if request.path.startswith(PREFIX):
+            return DEFAULT_ANSWER
         return self._choice.answer_for(request.path, request.body)
 
     def choose_early(self, path: str) -> Answer | None:
         """How a request is answered of which only the head is there; None: not yet."""
-        return self._choice.early_answer_for(path)
+        return None if path.startswith(PREFIX) else self._choice.early_answer_for(path)
 
-    def at_once(self, request: Request) -> bytes | None:
+    def at_once(self, request: Request, answer: Answer) -> bytes | None:
         """The whole answer where it takes no time: plain generations, and our own paths."""
         if request.path.startswith(PREFIX):
             return self._whole(self._drive(request))
-        if not self._instant or request.path not in surface.GENERATE or b'"stream"' in request.body:
+        if (
+            id(answer) not in self._instant
+            or request.path not in surface.GENERATE
+            or b'"stream"' in request.body
+        ):
             return None
         engine = self.engine
         if engine.paused or engine.draining or engine.slots or engine.stands_still:
             return None
-        if self._fixed is not None and request.path == "/v1/completions":
+        if self._fixed is not None and answer is self.behaviour and request.path == "/v1/completions":
             self._count_at_once(*_FIXED_TOKENS)
             return self._fixed
         if surface.refused(request) is not None:
             return None
         try:
-            work = self._perform(request, self.behaviour)
+            work = self._perform(request, answer)
         except Refusal:
             return None
         if not isinstance(work, Performance):
@@ -208,7 +216,7 @@ class Stage:
         return head(reply.status, (("server", "uvicorn"), *self.headers(), *more)) + reply.body
 
 
-def _takes_no_time(behaviour: Behaviour) -> bool:
-    """Whether nothing but the content of the default answer was changed, and there are no rules."""
+def _takes_no_time(answer: Answer) -> bool:
+    """Whether nothing but the content of the answer differs from the default."""
     fields = [name for name in Answer.__struct_fields__ if name not in _QUIET_FIELDS]
-    return not behaviour.rules and all(getattr(behaviour, f) == getattr(DEFAULT_ANSWER, f) for f in fields)
+    return all(getattr(answer, f) == getattr(DEFAULT_ANSWER, f) for f in fields)

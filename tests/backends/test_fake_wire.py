@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backends.fake import Behaviour, Cut, Ending, Fake, Framing, LineEnd, Pieces, Point, Rule
-from tests.drivers.framing import FramingError
+from tests.drivers.framing import FramingError, ResponseParser
 from tests.drivers.many import many
 from tests.drivers.raw import ask, chunked_request, connected, request
 from tests.drivers.slow import SMALL_BUFFER, ask_slowly, not_reading
@@ -555,3 +555,19 @@ async def test_an_engine_that_retires_ends_what_runs_and_takes_nothing_new() -> 
             await ask(fake.url, "/health")
         await fake.start_again()
         assert (await ask(fake.url, "/health")).status == 200
+
+
+async def test_an_answer_that_is_no_http_at_all() -> None:
+    async with Fake.start(Behaviour(raw="HTTP/9 what?\r\n\r\n", close=True)) as fake:
+        with pytest.raises(FramingError, match="no status line"):
+            await ask(fake.url, COMPLETIONS, PLAIN)
+
+
+async def test_bytes_after_an_answer() -> None:
+    trailing = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nother"
+    async with Fake.start(Behaviour(trailing=trailing)) as fake, connected(fake.url) as peer:
+        await peer.send(request(COMPLETIONS, PLAIN))
+        while not peer.received.endswith(b"other"):
+            await peer.receive()
+    with pytest.raises(FramingError, match="bytes after the end"):
+        ResponseParser().feed(bytes(peer.received))
