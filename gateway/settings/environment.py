@@ -22,8 +22,8 @@ OTHER_VARIABLES: Mapping[str, str] = {
     CONFIG_VARIABLE: "The configuration file, where `--config` names none.",
     "CHANGEOVER_CACHE_DIR": "Folder for converted models and other things that can be made again.",
     "CHANGEOVER_ENGINE_VENV": "The virtual environment that has vLLM. Default: `.venv-engine`.",
+    "CHANGEOVER_STORE": "The checkpoint store, where `--store` names none.",
     "CHANGEOVER_GUARD_TOKEN": "Set by the backend for its engine: the token of the control paths.",
-    "CHANGEOVER_GUARD_SOCKET": "Set by the backend for its engine: where the guard is reached.",
     "CHANGEOVER_MODEL_VERSION": "Set by the backend for its engine: the version of its weights.",
 }
 """Variables of the project that are no settings, and what they are for."""
