@@ -201,11 +201,16 @@ class Call(Ticket):
             self._cut_off(Fault.TRUNCATED, now)
             return
         status = record.status
-        if status < 500:
+        if status < 400:
             member = lease.member
-            self._service.fleet.note(member, member.health.traffic_ok(now))
+            transition = member.health.traffic_ok(now)
+            if transition is not None:
+                self._service.fleet.note(member, transition)
             member.last_ok_s = now - record.sent
-            self._finish(Outcome.OK if status < 400 else Outcome.CLIENT_ERROR, now, _RESULT[status >= 400])
+            self._finish(Outcome.OK, now, Attempt.OK)
+        elif status < 500:
+            # A refusal of what the client sent says nothing about the engine, good or bad.
+            self._finish(Outcome.CLIENT_ERROR, now, Attempt.CLIENT_ERROR)
         else:
             unavailable = status in RETRY_STATUS
             self._finish(
@@ -263,8 +268,9 @@ class Call(Ticket):
         service = self._service
         if len(tried) > service.retries.attempts or not self.exchange.open:
             return False
-        # A member that says itself that it leaves costs no budget: nothing is overloaded.
-        if reason is not RetryReason.DRAINING and not service.may_retry(now):
+        # No engine has worked for it yet: then trying again makes no overload worse, and costs no budget.
+        free = reason in (RetryReason.DRAINING, RetryReason.REFUSED)
+        if not free and not service.may_retry(now):
             return False
         following = service.fleet.lease(self.request.hint, self.request.tokens, tried)
         if following is None:
@@ -414,6 +420,3 @@ class Call(Ticket):
                 engine,
             )
         )
-
-
-_RESULT = (Attempt.OK, Attempt.CLIENT_ERROR)

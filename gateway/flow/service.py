@@ -21,6 +21,7 @@ from gateway.flow.record import Record
 from gateway.flow.ticket import Place, Reason, Ticket
 from gateway.observe import labels
 from gateway.observe.metrics import Metrics
+from gateway.observe.outcome import Outcome
 from gateway.settings.tree import Limits, Retries, Timeouts
 from gateway.tasks import TaskOwner
 
@@ -94,7 +95,9 @@ class Service:
     def ended(self, call: Call, record: Record) -> None:
         """A request is over: called once for each, by itself."""
         self.live.discard(call)
-        settled = self.admission.leave(call, record.ended)
+        # One that its client gave up says nothing about how long an answer takes.
+        gone = record.outcome is Outcome.CLIENT_GONE
+        settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
         self._account.close(self.series_of[record.route], record, call.exchange, call.request)
         if settled:
             self._settle(settled, record.ended)

@@ -200,7 +200,7 @@ class Retries(Section):
     """Further tries after the first, each on another member."""
     budget_ratio: float = Field(default=0.2, ge=0, le=1)
     """Retries allowed as a share of requests."""
-    budget_min_per_s: float = Field(default=3, ge=0)
+    budget_min_per_s: float = Field(default=10, ge=0)
     """Retries a second that are always allowed."""
 
 
