@@ -26,13 +26,12 @@ _RESTART = (
     "server.cors",
     # processes of their own
     "engine",
-    "models.*.engine",
+    # models come and go with their metrics and their queues
+    "models",
     # built once, when the process starts
-    "cache.type",
-    "cache.host",
-    "cache.port",
-    "cache.url",
-    "logging.format",
+    "admin",
+    "cache",
+    "logging",
     "telemetry",
     "run_dir",
 )
@@ -41,20 +40,15 @@ _RELOAD = (
     "server.settle_s",
     "server.drain_s",
     "endpoints",
-    "models",
+    "models.*.endpoints",
+    "models.*.routing",
+    "models.*.limits",
     "routing",
     "limits",
     "timeouts",
     "health",
     "retries",
     "auth",
-    "cache.ttl_s",
-    "cache.max_bytes",
-    "cache.timeout_s",
-    "admin",
-    "logging.level",
-    "logging.prompts",
-    "logging.requests",
 )
 EFFECTS = dict.fromkeys(_RESTART, Effect.RESTART) | dict.fromkeys(_RELOAD, Effect.RELOAD)
 

@@ -52,14 +52,25 @@ def test_changes_are_sorted_by_what_they_need() -> None:
 def test_taking_out_the_first_model_is_one_change() -> None:
     change = changes({"models": [model("a"), model("b"), model("c")]}, {"models": [model("b"), model("c")]})
     assert [(each.key, each.new, each.effect) for each in change.changes] == [
-        ("models[a]", None, Effect.RELOAD)
+        ("models[a]", None, Effect.RESTART)
     ]
 
 
-def test_a_model_with_an_engine_of_its_own_needs_a_restart() -> None:
-    new = {"models": [model("a"), {"name": "b", "engine": {}}]}
-    [change] = changes({"models": [model("a")]}, new).changes
+def test_a_model_that_comes_needs_a_restart() -> None:
+    [change] = changes({"models": [model("a")]}, {"models": [model("a"), model("b")]}).changes
     assert (change.key, change.effect) == ("models[b]", Effect.RESTART)
+
+
+def test_what_a_model_is_served_by_and_how_takes_effect_at_once() -> None:
+    new = model("a", limits={"max_queued": 1}, routing={"policy": "prefix"})
+    change = changes({"models": [model("a")]}, {"models": [new | {"endpoints": ["http://b:1"]}]})
+    assert [each.key for each in change.takes_effect] == [
+        "models[a].endpoints[http://a:1]",
+        "models[a].endpoints[http://b:1]",
+        "models[a].routing",
+        "models[a].limits",
+    ]
+    assert not change.needs_restart
 
 
 def test_models_are_compared_by_name() -> None:
