@@ -14,12 +14,13 @@ import mmap
 import operator
 import os
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from gateway.observe.cells import CAPACITY, NEXT, PID, PID_START, SCHEMA, SINCE, schema_of
-from gateway.observe.names import Record, decode_lines, names_path
+from gateway.observe.names import decode_lines, names_path
 from gateway.observe.process import start_ticks
 from gateway.observe.table import Combine, Family, Kind
 
@@ -40,16 +41,39 @@ class Reading:
     """CLOCK_MONOTONIC at which the first worker began to count."""
 
 
+class _Entry(NamedTuple):
+    """A record, made ready for reading."""
+
+    start: int
+    stop: int
+    generation: int
+    key: str
+    """Names the series. One string, since strings remember their hash and tuples do not."""
+    family: Family
+    labels: Labels
+
+
+@dataclass(slots=True)
+class _Total:
+    """A series over the workers read so far."""
+
+    family: Family
+    labels: Labels
+    cells: Sequence[float]
+    shown: bool = False
+
+
 class _Slot:
     """One worker's files, kept open between readings."""
 
-    def __init__(self, path: Path, names: Path, slot: int) -> None:
+    def __init__(self, path: Path, names: Path, slot: int, families: Mapping[str, Family]) -> None:
         self.slot = slot
         self._names = names
+        self._families = families
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), CAPACITY * 8, prot=mmap.PROT_READ)
         self.live: memoryview[float] = memoryview(self._map).cast("d")
-        self.records: dict[int, Record] = {}
+        self.entries: dict[int, _Entry] = {}
         self._inode = -1
         self._offset = 0
 
@@ -57,7 +81,7 @@ class _Slot:
         with self._names.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_ino != self._inode or status.st_size < self._offset:
-                self.records.clear()
+                self.entries.clear()
                 self._inode, self._offset = status.st_ino, 0
             if status.st_size == self._offset:
                 return
@@ -65,7 +89,15 @@ class _Slot:
             records, length = decode_lines(file.read())
         self._offset += length
         for record in records:
-            self.records[record.start] = record
+            family = self._families[record.family]
+            self.entries[record.start] = _Entry(
+                record.start,
+                record.start + family.width,
+                record.generation,
+                "\0".join((record.family, *record.labels)),
+                family,
+                record.labels,
+            )
 
     def copy(self) -> array[float]:
         used = max(int(self.live[NEXT]), SINCE + 1)
@@ -100,14 +132,14 @@ class CellsReader:
 
     def read_slices(self, reading: Reading) -> Iterator[None]:
         """Fill `reading`, pausing after each worker so that the caller may do something else."""
-        shown: set[tuple[str, Labels]] = set()
+        totals: dict[str, _Total] = {}
         for slot in self._present():
             if slot.live[SCHEMA] == self._schema:
-                self._read_slot(slot, reading, shown)
+                _read_slot(slot, reading, totals)
             yield
-        for name, by_labels in reading.series.items():
-            for labels in [labels for labels in by_labels if (name, labels) not in shown]:
-                del by_labels[labels]
+        for total in totals.values():
+            if total.shown:
+                reading.series.setdefault(total.family.name, {})[total.labels] = total.cells
 
     def close(self) -> None:
         for slot in self._slots.values():
@@ -118,47 +150,42 @@ class CellsReader:
         for path in self._folder.glob("worker-*.cells"):
             number = int(path.stem.removeprefix("worker-"))
             if number not in self._slots and path.stat().st_size == CAPACITY * 8:
-                self._slots[number] = _Slot(path, names_path(self._folder, number), number)
+                self._slots[number] = _Slot(path, names_path(self._folder, number), number, self._families)
         return list(self._slots.values())
 
-    def _read_slot(self, slot: _Slot, reading: Reading, shown: set[tuple[str, Labels]]) -> None:
-        try:
-            slot.refresh_names()
-        except FileNotFoundError:  # Claimed a moment ago: nothing is counted yet.
-            return
-        pid = slot.process()
-        if pid is not None:
-            reading.workers[slot.slot] = pid
-        copy, live = slot.copy(), slot.live
-        reading.since = min(reading.since, copy[SINCE])
-        for record in slot.records.values():
-            start, generation = record.start, record.generation
-            if start > len(copy):  # Made after the copy.
-                continue
-            tag = copy[start - 1]
-            if abs(tag) != generation:
-                continue
-            family = self._families[record.family]
-            if family.kind is Kind.GAUGE and pid is None:
-                continue
-            cells = copy[start : start + family.width]
-            if abs(live[start - 1]) != generation:
-                continue
-            if tag > 0 and (pid is not None or not family.leaves_with_member):
-                shown.add((record.family, record.labels))
-            _combine(reading, family, record.labels, cells)
+
+def _read_slot(slot: _Slot, reading: Reading, totals: dict[str, _Total]) -> None:
+    try:
+        slot.refresh_names()
+    except FileNotFoundError:  # Claimed a moment ago: nothing is counted yet.
+        return
+    pid = slot.process()
+    if pid is not None:
+        reading.workers[slot.slot] = pid
+    copy, live = slot.copy(), slot.live
+    used = len(copy)
+    reading.since = min(reading.since, copy[SINCE])
+    for start, stop, generation, key, family, labels in slot.entries.values():
+        if stop > used:  # Made after the copy.
+            continue
+        tag = copy[start - 1]
+        if abs(tag) != generation or abs(live[start - 1]) != generation:
+            continue
+        if family.kind is Kind.WINDOW:
+            rings = reading.windows.setdefault(family.name, {}).setdefault(labels, [])
+            rings.append(copy[start:stop])
+            continue
+        if pid is None and family.kind is Kind.GAUGE:
+            continue
+        total = totals.get(key)
+        if total is None:
+            total = totals[key] = _Total(family, labels, copy[start:stop])
+        else:
+            total.cells = list(map(_join(family), total.cells, copy[start:stop]))
+        if tag > 0 and (pid is not None or not family.leaves_with_member):
+            total.shown = True
 
 
-def _combine(reading: Reading, family: Family, labels: Labels, cells: array[float]) -> None:
-    if family.kind is Kind.WINDOW:
-        reading.windows.setdefault(family.name, {}).setdefault(labels, []).append(cells)
-        return
-    by_labels = reading.series.setdefault(family.name, {})
-    present = by_labels.get(labels)
-    if present is None:
-        by_labels[labels] = cells
-        return
-    join: Callable[[float, float], float] = operator.add
-    if family.kind is Kind.GAUGE and family.combine is Combine.MAX:
-        join = max
-    by_labels[labels] = list(map(join, present, cells))
+def _join(family: Family) -> Callable[[float, float], float]:
+    maximum = family.kind is Kind.GAUGE and family.combine is Combine.MAX
+    return max if maximum else operator.add

@@ -113,6 +113,8 @@ def figures(rings: Iterable[Sequence[float]], *, now: float, since: float) -> Fi
         for start in range(0, CELLS, ROW)
         if ring[start] > oldest
     ]
-    totals = [sum(column) for column in zip(*rows, strict=True)] or [0.0] * (ROW - 1)
+    totals: list[float] = list(map(sum, zip(*rows, strict=True)))
+    if not totals:
+        return Figures(seconds=1.0, counts=(0.0,) * (ROW - 2))
     observed = min(now - oldest * SLOT_S, now - since)
     return Figures(seconds=max(1.0, observed), counts=tuple(totals[:-1]), refused=totals[-1])
