@@ -48,8 +48,8 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     qps: float
     """Requests answered a second, over the sliding window."""
-    latency_s: dict[str, float] = {}
-    """Quantile ("0.5", "0.9", "0.99") to seconds, over the same window."""
+    latency_s: dict[str, float | None] = {}
+    """Quantile ("0.5", "0.9", "0.99") to seconds, over the same window; None: nothing was answered in it."""
     in_flight: int = 0
     queued: int = 0
     models: list[ModelStatus] = []

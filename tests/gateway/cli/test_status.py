@@ -162,6 +162,11 @@ def test_an_answer_with_fields_of_a_newer_gateway_is_read() -> None:
     assert decode_status(msgspec.json.encode(newer)) == STATUS
 
 
+def test_a_gateway_that_has_answered_nothing_yet_is_shown() -> None:
+    quiet = msgspec.structs.replace(STATUS, qps=0.0, latency_s={"0.5": float("nan"), "0.99": float("nan")})
+    assert "p50 -  p99 -" in plain_text(decode_status(msgspec.json.encode(quiet)))
+
+
 def test_numbers_are_written_for_people() -> None:
     assert [seconds(value) for value in (None, 0.0123, 1.5, 61.0)] == ["-", "12.3 ms", "1.5 s", "61 s"]
     assert [duration(value) for value in (0, 59.9, 60, 90_061)] == ["0s", "59s", "1m", "1d 1h"]
