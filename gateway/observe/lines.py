@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gateway.observe.labels import Route
+from gateway.observe.outcome import Outcome
 from gateway.observe.record import RequestRecord
 from gateway.observe.redact import Redactor
 
@@ -31,11 +33,12 @@ class Clock:
         self._text = ""
 
     def iso(self, unix_ns: int) -> str:
-        second, rest = divmod(unix_ns, 1_000_000_000)
+        ms = unix_ns // 1_000_000
+        second = ms // 1000
         if second != self._second:
             self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             self._second = second
-        return f"{self._text}.{rest // 1_000_000:03d}Z"
+        return f"{self._text}.{ms % 1000:03d}Z"
 
 
 def _one_line(text: str) -> str:
@@ -102,9 +105,9 @@ class _RequestLine(msgspec.Struct, omit_defaults=True):
     message: str
     request_id: str
     method: str
-    route: str
+    route: Route
     status: int
-    outcome: str
+    outcome: Outcome
     duration_ms: float
     model: str = ""
     member: str = ""
@@ -124,7 +127,8 @@ class _RequestLine(msgspec.Struct, omit_defaults=True):
 
 
 def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1e3, 3)
+    """Milliseconds, cut to whole microseconds (which takes a third of the time of `round`)."""
+    return None if seconds is None else int(seconds * 1e6) / 1e3
 
 
 class RequestLines:
@@ -148,10 +152,10 @@ class RequestLines:
             message="request",
             request_id=self._redactor.known(record.request_id.decode("latin-1")),
             method=record.method,
-            route=record.route.value,
+            route=record.route,
             status=record.status,
-            outcome=record.outcome.value,
-            duration_ms=round(record.duration * 1e3, 3),
+            outcome=record.outcome,
+            duration_ms=int(record.duration * 1e6) / 1e3,
             model=self._model(record),
             member=record.member,
             version=record.version,
