@@ -23,7 +23,7 @@ from opentelemetry.util.types import AttributeValue
 from gateway.observe.labels import Route
 from gateway.observe.outcome import REFUSALS, Outcome
 from gateway.observe.record import RequestRecord
-from gateway.observe.trace import TraceContext, parse_traceparent
+from gateway.observe.trace import Identifiers, TraceContext, begin_span, parse_traceparent
 
 MAX_WAITING = 4096
 """Spans that wait for the collector; more are dropped."""
@@ -58,6 +58,7 @@ class OtelSpans:
         """`endpoint`: the collector's URL; without a path, `/v1/traces` is meant."""
         if not urlsplit(endpoint).path.strip("/"):
             endpoint = endpoint.rstrip("/") + "/v1/traces"
+        self._identifiers = Identifiers()
         self._ids = _GivenIds()
         self._provider = TracerProvider(
             sampler=ParentBased(ALWAYS_ON),
@@ -72,12 +73,12 @@ class OtelSpans:
         self._tracer = self._provider.get_tracer("changeover.gateway", version)
 
     def record(self, record: RequestRecord) -> None:
-        span_context = parse_traceparent(record.span_traceparent)
-        if span_context is None:
-            return
-        self._ids.span = span_context
+        # Without a span that the engine was told of, one is begun now.
+        self._ids.span = parse_traceparent(record.span_traceparent) or begin_span(
+            record.traceparent, self._identifiers
+        )
         span = self._tracer.start_span(
-            f"{record.method} {record.path}",
+            f"{record.method} {record.path or record.route.value}",
             context=_parent(record.traceparent),
             kind=SpanKind.SERVER,
             attributes=attributes(record),
@@ -111,7 +112,7 @@ def attributes(record: RequestRecord) -> dict[str, AttributeValue]:
     error = "" if record.outcome is Outcome.OK else record.error or record.outcome.value
     found: dict[str, AttributeValue | None] = {
         "http.request.method": record.method,
-        "http.route": record.path,
+        "http.route": record.path or record.route.value,
         "http.response.status_code": record.status or None,
         "client.address": record.client,
         "error.type": error,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.observe.record import RequestRecord
-from gateway.observe.trace import Identifiers, TraceContext, new_trace, parse_traceparent
 from gateway.settings.tree import Telemetry
 
 
@@ -19,16 +18,13 @@ class TelemetryMissing(RuntimeError):
 
 class Spans(Protocol):
     def record(self, record: RequestRecord) -> None:
-        """Hand over a request that has ended; never waits. Its `span_traceparent` names the span."""
+        """Hand over a request that has ended; never waits.
+
+        `span_traceparent` (from `trace.begin_span`) names the span, where the engine was told of it.
+        """
 
     def close(self, timeout_s: float = 3.0) -> None:
         """Send what is left, for at most `timeout_s`. Blocks: call it off the loop."""
-
-
-def begin_span(traceparent: bytes, identifiers: Identifiers) -> TraceContext:
-    """The position of a new span: in the client's trace if it names one, else in a new trace."""
-    parent = parse_traceparent(traceparent) if traceparent else None
-    return parent.child(identifiers) if parent is not None else new_trace(identifiers)
 
 
 def open_spans(settings: Telemetry, *, version: str) -> Spans | None:

@@ -90,6 +90,12 @@ def new_trace(identifiers: Identifiers) -> TraceContext:
     return TraceContext(identifiers.request_id(), identifiers.span_id(), sampled=True)
 
 
+def begin_span(traceparent: bytes, identifiers: Identifiers) -> TraceContext:
+    """The position of a new span: in the client's trace if it names one, else in a new trace."""
+    parent = parse_traceparent(traceparent) if traceparent else None
+    return parent.child(identifiers) if parent is not None else new_trace(identifiers)
+
+
 def server_timing(total: float, queue: float, engine: float, overhead: float) -> bytes:
     """The value of `Server-Timing`: what a request's time went into. Seconds in, milliseconds out.
 

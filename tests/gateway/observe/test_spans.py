@@ -13,8 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from gateway.observe.labels import Route
 from gateway.observe.outcome import Outcome
 from gateway.observe.record import RequestRecord
-from gateway.observe.spans import begin_span, open_spans
-from gateway.observe.trace import Identifiers
+from gateway.observe.spans import open_spans
+from gateway.observe.trace import Identifiers, begin_span
 from gateway.settings.tree import Telemetry
 
 CLIENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -121,6 +121,14 @@ def test_without_a_parent_a_trace_begins(collector: Collector) -> None:
     [span] = send(collector, record)
     assert span.parent_span_id == b""
     assert span.trace_id.hex().encode() == record.span_traceparent[3:35]
+
+
+def test_a_span_that_the_engine_was_not_told_of_is_in_the_clients_trace_too(collector: Collector) -> None:
+    record = ended()
+    record.span_traceparent = b""
+    [span] = send(collector, record)
+    assert span.trace_id.hex().encode() == CLIENT[3:35]
+    assert span.parent_span_id.hex().encode() == CLIENT[36:52]
 
 
 def test_a_failure_is_marked(collector: Collector) -> None:
