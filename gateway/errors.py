@@ -41,8 +41,8 @@ class GatewayError(Exception):
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.param = param
+        self.message = _sayable(message)
+        self.param = _sayable(param) if param is not None else None
         self.retry_after_s = retry_after_s
 
     def body(self) -> bytes:
@@ -157,3 +157,8 @@ class DeadlineExceeded(GatewayError):
     code = "deadline_exceeded"
     retryable = True
     outcome = Outcome.TIMEOUT
+
+
+def _sayable(text: str) -> str:
+    """Text that may quote a client: JSON can hold halves of characters, which UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()

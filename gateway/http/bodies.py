@@ -34,6 +34,8 @@ def decompress(body: bytes, encoding: bytes, limit: int) -> bytes:
         )
     if not inflater.eof:
         raise BadRequest("The compressed request body ends too early.")
+    if inflater.unused_data:
+        raise BadRequest("Something follows the compressed request body; send it in one piece.")
     return plain
 
 

@@ -25,6 +25,9 @@ CHUNK_JOIN_BELOW = 64 * 1024
 
 JSON = b"content-type: application/json\r\n"
 
+BODILESS = frozenset((204, 304))
+"""Answers that end with their head, and say no length (RFC 9110, 8.6)."""
+
 
 class _NobodyWaits:
     """uvicorn sets an event when a cycle's client leaves; hot exchanges use a callback instead."""
@@ -150,7 +153,11 @@ class Exchange:
             return
         self.started = True
         self.status = status
-        head = b"%bcontent-length: %d\r\n" % (self._head(status, block), len(body))
+        head = self._head(status, block)
+        if status in BODILESS:
+            body = b""
+        else:
+            head += b"content-length: %d\r\n" % len(body)
         if len(body) < CHUNK_JOIN_BELOW:
             self._protocol.transport.write(head + b"\r\n" + body)
         else:
@@ -170,7 +177,9 @@ class Exchange:
             return
         self.started = True
         self.status = status
-        if length is not None:
+        if status in BODILESS:
+            framing = b"\r\n"
+        elif length is not None:
             framing = b"content-length: %d\r\n\r\n" % length
         elif self.old_http:
             self.keep_alive = False

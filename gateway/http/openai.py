@@ -85,8 +85,8 @@ def session_of(body: bytes, keys: tuple[str, ...], user: object) -> str:
         return user if isinstance(user, str) else ""
     try:
         fields = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return ""
+    except (msgspec.DecodeError, RecursionError):
+        fields = read_object(body)
     named = [fields[key] for key in keys if isinstance(fields.get(key), str)]
     return named[0] if named else ""
 

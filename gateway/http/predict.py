@@ -47,9 +47,9 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     model: Annotated[str | None, _doc("Which model. Default: the first one configured.")] = None
     max_tokens: Annotated[int, _doc("Most tokens to generate for each prompt.", ge=1)] = DEFAULT_MAX_TOKENS
     temperature: Annotated[float, _doc("0 takes the likeliest token each time.", ge=0)] | None = None
-    top_p: (
-        Annotated[float, _doc("Sample from the likeliest tokens that sum to this.", gt=0, le=1)] | None
-    ) = None
+    top_p: Annotated[float, _doc("Sample from the likeliest tokens that sum to this.", gt=0, le=1)] | None = (
+        None
+    )
     top_k: Annotated[int, _doc("Sample from this many likeliest; -1 or 0: all.", ge=-1)] | None = None
     stop: Annotated[str | list[str] | None, _doc("End before the first of these.")] = None
     seed: Annotated[int | None, _doc("The same seed gives the same answer.")] = None

@@ -21,6 +21,9 @@ from gateway.upstream.headers import Told
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A whole answer above this size is not one that an engine gives to a prompt."""
 
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+"""Nor is an event of a stream above this one."""
+
 
 class Turn(msgspec.Struct):
     content: str | None = None
@@ -106,9 +109,9 @@ class Prediction:
         body = b"".join(self._parts)
         try:
             if self._encoding not in (b"", b"identity"):
-                body = zlib.decompress(body, 47)
+                body = zlib.decompressobj(47).decompress(body, MAX_ANSWER_BYTES)
             completion = _decode(body)
-        except (zlib.error, msgspec.DecodeError):
+        except (zlib.error, msgspec.DecodeError, UnicodeDecodeError):
             return False
         if not completion.choices:
             return False
@@ -148,7 +151,17 @@ class Prediction:
 class PredictionStream:
     """A streamed answer: an event for each piece, one with the usage, then `[DONE]`."""
 
-    __slots__ = ("_exchange", "_held", "_many", "_refusal", "_usage", "_version", "_whole")
+    __slots__ = (
+        "_damaged",
+        "_exchange",
+        "_failed",
+        "_held",
+        "_many",
+        "_refusal",
+        "_usage",
+        "_version",
+        "_whole",
+    )
 
     def __init__(self, exchange: Exchange, *, many: bool) -> None:
         self._exchange = exchange
@@ -157,6 +170,10 @@ class PredictionStream:
         self._version = ""
         self._usage = Usage()
         self._whole = False
+        self._damaged = False
+        """A piece cannot be read: what comes after it must not look like its continuation."""
+        self._failed = False
+        """The engine itself has said that it failed."""
         self._refusal: PlainBody | LateRefusal | None = None
 
     def head(self, status: int, told: Told, marks: bytes) -> None:
@@ -178,17 +195,24 @@ class PredictionStream:
         self._held = data[end:]
         if end:
             self._exchange.write(b"".join(map(self._translate, _payloads(data[:end]))))
+        if len(self._held) > MAX_EVENT_BYTES or self._damaged:
+            self._damaged = True
+            self._held = b""
 
     def _translate(self, payload: bytes) -> bytes:
+        if self._damaged or self._failed:
+            return b""
         if payload == b"[DONE]":
             self._whole = True
             return DONE
         try:
             piece = _decode(payload)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._damaged = True
             return b""
         if piece.error is not None:
-            return b"data: %b\n\n" % payload
+            self._failed = True
+            return b"data: %b\n\n" % payload.replace(b"\n", b" ")
         response = PredictResponse(id=piece.id, model=piece.model, version=self._version)
         if not piece.choices:
             if piece.usage is None:
@@ -222,7 +246,7 @@ class PredictionStream:
         elif isinstance(self._refusal, PlainBody):
             self._refusal.broken(error)
         else:
-            exchange.write(error_event(error))
+            exchange.write(b"" if self._failed else error_event(error))
             exchange.end()
 
     def heartbeat(self, marks: bytes) -> bool:

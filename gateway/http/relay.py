@@ -33,6 +33,10 @@ class Body(Protocol):
 
     tail: bytes
 
+    @property
+    def interruptible(self) -> bool:
+        """Whether a word of the gateway's own may be put in at this place."""
+
     def data(self, data: bytes) -> None: ...
     def done(self) -> bool: ...
     def broken(self, error: GatewayError) -> None: ...
@@ -42,6 +46,8 @@ class PlainBody:
     """Bytes of a known length, held until the first of them come; or of an unknown length."""
 
     __slots__ = ("_block", "_exchange", "_length", "_status", "tail")
+
+    interruptible = False
 
     def __init__(self, exchange: Exchange, status: int, block: bytes, length: int | None) -> None:
         self._exchange = exchange
@@ -78,16 +84,21 @@ class PlainBody:
 
 
 class EventBody:
-    """An event stream, passed on event by event."""
+    """An event stream, passed on event by event; a very long event in parts."""
 
-    __slots__ = ("_ending", "_exchange", "_held", "_whole", "tail")
+    __slots__ = ("_ending", "_exchange", "_held", "_inside", "_whole", "tail")
 
     def __init__(self, exchange: Exchange, ending: Ending) -> None:
         self._exchange = exchange
         self._ending = ending
         self._whole = False
+        self._inside = False
         self._held = b""
         self.tail = b""
+
+    @property
+    def interruptible(self) -> bool:
+        return not self._inside
 
     def data(self, data: bytes) -> None:
         if self._held:
@@ -98,10 +109,17 @@ class EventBody:
             if len(data) - end < MAX_HELD:
                 self._held = data[end:]
                 data = data[:end]
-            if not data:
-                return
+                if not data:
+                    return
+                self._inside = False
+            else:
+                self._inside = True
+        elif self._inside:
+            self._inside = False
         if self._ending.found_in(data):
             self._whole = True
+            # The usage stands in the event before the last one.
+            self.tail = (self.tail + data)[-TAIL:]
         else:
             self.tail = data
         self._exchange.write(data)
@@ -116,7 +134,7 @@ class EventBody:
         return self._whole
 
     def broken(self, error: GatewayError) -> None:
-        self._exchange.write(error_event(error))
+        self._exchange.write((b"\n\n" if self._inside else b"") + error_event(error))
         self._exchange.end()
 
 
@@ -124,6 +142,8 @@ class LateRefusal:
     """An answer that is no stream, to a client that has been told that it gets one."""
 
     __slots__ = ("_exchange", "_status", "tail")
+
+    interruptible = True
 
     def __init__(self, exchange: Exchange, status: int) -> None:
         self._exchange = exchange
@@ -186,7 +206,7 @@ class Relay:
 
     def heartbeat(self, marks: bytes) -> bool:
         exchange = self._exchange
-        if not self._stream or isinstance(self._body, PlainBody):
+        if not self._stream or (self._body is not None and not self._body.interruptible):
             return False
         exchange.begin(200, EVENT_STREAM + marks, None)
         exchange.write(HEARTBEAT)

@@ -45,7 +45,14 @@ def rejection_event(status: int, body: bytes) -> bytes:
         payload = msgspec.json.decode(body)
     except msgspec.DecodeError:
         payload = None
-    if not isinstance(payload, dict) or "error" not in payload:
-        message = body.decode("utf-8", "replace")[:2000] or f"The engine answered with status {status}."
-        payload = {"error": {"message": message, "type": "backend_error", "param": None, "code": status}}
-    return event(payload)
+    error = payload.get("error") if isinstance(payload, dict) else None
+    if isinstance(error, dict):
+        return event(payload)
+    message = error if isinstance(error, str) else body.decode("utf-8", "replace")[:2000]
+    error = {
+        "message": message or f"The engine answered with status {status}.",
+        "type": "backend_error",
+        "param": None,
+        "code": status,
+    }
+    return event({"error": error})
