@@ -21,6 +21,7 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: r"\n", 
 
 MAX_NAME = 200
 """A client's model name is cut here."""
+MAX_ERROR = 300
 
 REQUESTS_LOGGER = "gateway.requests"
 
@@ -169,7 +170,7 @@ class RequestLines:
             stream=record.stream,
             client=record.client,
             tenant=record.tenant,
-            error=record.error,
+            error=self._error(record),
             traceparent=self._redactor.known(record.traceparent.decode("latin-1")),
         )
         return self._encoder.encode(line) + b"\n"
@@ -183,7 +184,7 @@ class RequestLines:
                 ("retries", record.retries),
                 ("cache", record.cache),
                 ("tenant", record.tenant),
-                ("error", record.error),
+                ("error", self._error(record)),
             )
             if value
         )
@@ -198,3 +199,6 @@ class RequestLines:
 
     def _model(self, record: RequestRecord) -> str:
         return self._redactor.known(record.model[:MAX_NAME])
+
+    def _error(self, record: RequestRecord) -> str:
+        return self._redactor(record.error[:MAX_ERROR]) if record.error else ""

@@ -109,7 +109,7 @@ def _parent(traceparent: bytes) -> otel_context.Context:
 
 def attributes(record: RequestRecord) -> dict[str, AttributeValue]:
     """What a span says of a request; what is empty is left out."""
-    error = "" if record.outcome is Outcome.OK else record.error or record.outcome.value
+    error = "" if record.outcome is Outcome.OK else record.outcome.value
     found: dict[str, AttributeValue | None] = {
         "http.request.method": record.method,
         "http.route": record.path or record.route.value,

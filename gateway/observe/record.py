@@ -41,7 +41,7 @@ class RequestRecord:
     """Address of the client."""
     tenant: str = ""
     error: str = ""
-    """Code of the error, if any."""
+    """What went wrong, if anything."""
     traceparent: bytes = b""
     """As it came."""
     span_traceparent: bytes = b""
