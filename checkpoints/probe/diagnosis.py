@@ -1,10 +1,10 @@
 """Names the cause when a probe fails, from tests that each isolate one: a pure decision over observations.
 
 From the surest to the vaguest: ids that differ (tokenizer, template, double beginning-of-text),
-numbers that are no log-probabilities, a warm prefix that answers unlike a cold one, one stale part
-(matched filter), a temperature (differences between tokens scale by its inverse), an offset as large
-as quantisation makes, anything else. Some faults leave every average within its limits; they are
-named, and fail the verdict, all the same.
+numbers that are no log-probabilities, a warm prefix that answers unlike a cold one, memory that has
+other bytes than the checkpoint, one stale part (matched filter), a temperature (differences between
+tokens scale by its inverse), an offset as large as quantisation makes, anything else. Some faults
+leave every average within its limits; they are named, and fail the verdict, all the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import msgspec
 
+from checkpoints.probe.checksums import Compared
 from checkpoints.probe.contract import Probe
 from checkpoints.probe.engine import Place
 from checkpoints.probe.parity import Limits, Numbers, Share
@@ -79,6 +80,7 @@ def diagnose(
         _ids(probe, seen.tokenized)
         or _mode(seen)
         or _warm(seen)
+        or _different_bytes(seen.weights)
         or _stale(shares)
         or _temperature(probe, seen)
         or _offset(found, limits, failed)
@@ -149,6 +151,17 @@ def prefix_gaps(left: Sequence[Sequence[Place]], right: Sequence[Sequence[Place]
 
 def _likeliest(place: Place) -> int | None:
     return max(place.top, key=place.top.__getitem__) if place.top else None
+
+
+def _different_bytes(weights: Compared) -> Diagnosis | None:
+    if not weights.different or not weights.meaningful:
+        return None
+    head = all(name.startswith("lm_head.") for name in weights.different)
+    evidence = (
+        f"the engine's memory differs from the checkpoint in {len(weights.different)} of "
+        f"{len(weights.equal) + len(weights.different)} parameters that it gives checksums of"
+    )
+    return Diagnosis(Cause.STALE_HEAD if head else Cause.STALE_TENSOR, evidence, weights.different)
 
 
 def _stale(shares: Sequence[Share]) -> Diagnosis | None:

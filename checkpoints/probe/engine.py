@@ -6,7 +6,7 @@ with `logprobs` works too, without likeliest tokens. Knows nothing of probes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import httpx2
@@ -54,6 +54,10 @@ class _Tokenized(msgspec.Struct):
     tokens: list[int]
 
 
+class _Checksums(msgspec.Struct):
+    checksums: dict[str, str]
+
+
 class _Model(msgspec.Struct):
     id: str
     max_model_len: int | None = None
@@ -64,14 +68,24 @@ class _Models(msgspec.Struct):
 
 
 class Engine:
-    """One engine; use as a context manager. `url` is `http://host:port` or `unix:/path`."""
+    """One engine; use as a context manager. `url` is `http://host:port` or `unix:/path`.
 
-    def __init__(self, url: str, *, model: str | None = None, api_key: str | None = None) -> None:
+    `headers` go with every request: the token of a guard in front of the engine's control paths, say.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.url = url
         base, transport = _where(url)
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        sent = {**(headers or {}), **({"authorization": f"Bearer {api_key}"} if api_key else {})}
         self._http = httpx2.Client(
-            base_url=base, transport=transport, headers=headers, timeout=_TIMEOUT, trust_env=False
+            base_url=base, transport=transport, headers=sent, timeout=_TIMEOUT, trust_env=False
         )
         self._model = model
         self._echo = False
@@ -143,6 +157,16 @@ class Engine:
         if answer.status_code != 200:
             return None
         return msgspec.json.decode(answer.content, type=_Tokenized).tokens
+
+    def weight_checksums(self) -> dict[str, str] | None:
+        """sha256 of each parameter's memory, by rank and name; None where the engine tells none."""
+        answer = self._post("/weight_checker", {"action": "checksum"})
+        if answer.status_code != 200:
+            return None
+        try:
+            return msgspec.json.decode(answer.content, type=_Checksums).checksums
+        except msgspec.DecodeError:
+            return None
 
     def _prompt_logprobs(self, ids: Sequence[int]) -> list[Place] | None:
         body = {"prompt": list(ids), "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP}

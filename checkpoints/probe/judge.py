@@ -61,6 +61,7 @@ class Report(msgspec.Struct, frozen=True):
     trainer_dtype: str
     engine_dtype: str
     golden_compared: int
+    checksums_compared: int
     points: tuple[tuple[float, float], ...]
     subject: str = ""
     engine: str = ""
@@ -101,6 +102,7 @@ def judge(
         trainer_dtype=probe.trainer_dtype,
         engine_dtype=engine_dtype,
         golden_compared=len(seen.tokenized),
+        checksums_compared=len(seen.weights.equal) + len(seen.weights.different),
         points=tuple(
             pair for a, b in zip(trainer, engine_rows, strict=True) for pair in zip(a, b, strict=True)
         ),

@@ -11,9 +11,11 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, cycle, islice
+from pathlib import Path
 
 import msgspec
 
+from checkpoints.probe.checksums import Compared, compare
 from checkpoints.probe.contract import Probe, Scored
 from checkpoints.probe.engine import Engine, Place
 
@@ -42,6 +44,7 @@ class Observed(msgspec.Struct, frozen=True):
     default_next: list[Place]
     plain_next: list[Place]
     tokenized: list[Tokenized]
+    weights: Compared
 
     def logprobs(self) -> list[list[float]]:
         """Of the probe's tokens, first scoring."""
@@ -68,8 +71,12 @@ def warm_up(engine: Engine, probe: Probe) -> None:
         engine.generate(ids, 1, temperature=0.0)
 
 
-def observe(engine: Engine, probe: Probe) -> Observed:
-    """Replay; raises `EngineError`. Takes a few seconds on a small model."""
+def observe(engine: Engine, probe: Probe, folder: Path | None = None) -> Observed:
+    """Replay; raises `EngineError`. Takes a few seconds on a small model.
+
+    Args:
+        folder: the version's files, to compare with the engine's own checksums where it gives any.
+    """
     salt = uuid.uuid4().hex
     with ThreadPoolExecutor(_AT_A_TIME, "probe") as pool:
 
@@ -91,6 +98,7 @@ def observe(engine: Engine, probe: Probe) -> Observed:
             default_next=next_token(None),
             plain_next=next_token(1.0),
             tokenized=_tokenize(engine, probe),
+            weights=_checksums(engine, folder),
         )
 
 
@@ -98,6 +106,11 @@ def _continued(engine: Engine, probe: Probe, salt: str | None) -> list[list[Plac
     """One at a time: what else is in the batch must not be a difference between warm and cold."""
     prompts = warm_prompts(probe, engine.max_tokens)
     return [engine.generate(ids, WARM_GENERATED, salt=salt, temperature=0.0) for ids in prompts]
+
+
+def _checksums(engine: Engine, folder: Path | None) -> Compared:
+    reported = engine.weight_checksums() if folder is not None else None
+    return compare(folder, reported) if folder is not None and reported is not None else Compared()
 
 
 def _tokenize(engine: Engine, probe: Probe) -> list[Tokenized]:
