@@ -18,13 +18,13 @@ from checkpoints.manifest import (
     TENSORS_FILE,
     FileEntry,
     Form,
-    Golden,
     Manifest,
     TensorEntry,
     WeightsKind,
     content_digest,
     encode_index,
 )
+from checkpoints.probe.contract import decode_probe
 from checkpoints.scan import Scan
 
 Metrics = dict[str, float | int | str | bool]
@@ -42,9 +42,8 @@ class Request(msgspec.Struct, frozen=True):
     base: int | None = None
     """Adapters: the version of this store that they rest on."""
     metrics: Metrics = msgspec.field(default_factory=dict)
-    golden: tuple[Golden, ...] = ()
     probe: bytes | None = None
-    """An encoded probe."""
+    """An encoded probe of these weights."""
     take_over: bool = False
     """This run is the right one although another has superseded it."""
     restart_allowed: bool = False
@@ -88,6 +87,6 @@ def draft(model: str, request: Request, contents: Contents, entries: list[FileEn
         dtype=max(sorted(set(dtypes)), key=dtypes.count) if dtypes else None,
         base=request.base,
         form=form,
-        golden=request.golden,
+        golden=() if request.probe is None else decode_probe(request.probe, "the probe").golden,
         metrics=request.metrics,
     )

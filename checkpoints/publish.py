@@ -47,12 +47,14 @@ def publish(
     *,
     progress: Callable[[int, int], None] | None = None,
     sign: Callable[[Manifest], Manifest] | None = None,
+    make_probe: Callable[[Path, Path | None], bytes] | None = None,
 ) -> Published:
     """Publish a folder.
 
     Args:
         progress: called with bytes done and bytes in all, from several threads, one at a time.
         sign: adds a signature to the finished manifest.
+        make_probe: makes the probe from the folder and the newest version's, if that is on this disk.
 
     Raises:
         RefusedError: the static check found reasons; nothing was copied.
@@ -73,6 +75,9 @@ def publish(
         _refuse_other_contents(request, present, sources)
         store.advance_candidate(present.version, by=f"run {present.run}")
         return Published(present, True, found.left_out)
+    if make_probe is not None:
+        parent = None if newest is None else store.files.local(newest.data)
+        request = msgspec.structs.replace(request, probe=make_probe(root, parent))
     store.files.sweep(set)
     staging = store.files.stage()
     try:
