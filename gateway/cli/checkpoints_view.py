@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from checkpoints.manifest import Golden, Manifest, TensorEntry
+from checkpoints.manifest import Manifest, TensorEntry
 from checkpoints.publish import Published
 from checkpoints.retention import Plan
 from checkpoints.store.aliases import Alias
@@ -44,15 +44,6 @@ def summary(manifest: Manifest) -> dict[str, object]:
         "signed": manifest.signature is not None,
         "metrics": manifest.metrics,
     }
-
-
-def golden_of(probe: Path | None) -> tuple[Golden, ...]:
-    """The golden encodings that a probe file carries."""
-    if probe is None:
-        return ()
-    from checkpoints.probe.contract import decode_probe
-
-    return decode_probe(probe.read_bytes(), str(probe)).golden
 
 
 @contextmanager
