@@ -34,7 +34,7 @@ class Place:
     log: Path
     """What the engine prints."""
     scratch: Path
-    """A folder for the engine's own sockets; emptied when it starts."""
+    """The engine's temporary folder, with the sockets between its processes; emptied when it starts."""
 
 
 def run_dir(configured: str | None, port: int, *, uid: int, temporary: Path) -> Path:

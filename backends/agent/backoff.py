@@ -7,6 +7,8 @@ from random import Random
 
 FIRST_S = 1.0
 LONGEST_S = 60.0
+MAX_DOUBLINGS = 16
+"""Past LONGEST_S for certain, and far from what a float can hold."""
 WELL_AFTER_S = 60.0
 """An engine that was ready this long has recovered: its next death counts as the first."""
 MAX_FAILED_STARTS = 3
@@ -36,5 +38,6 @@ def gives_up(history: History, *, permanent: bool) -> bool:
 
 def delay_s(history: History, random: Random) -> float:
     """Doubles with each death up to LONGEST_S; jitter keeps engines that died together apart."""
-    ceiling = min(LONGEST_S, FIRST_S * 2.0 ** max(0, history.deaths - 1))
+    doublings = min(MAX_DOUBLINGS, max(0, history.deaths - 1))
+    ceiling = min(LONGEST_S, FIRST_S * 2.0**doublings)
     return ceiling * random.uniform(0.5, 1.0)

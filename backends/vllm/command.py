@@ -63,8 +63,8 @@ def engine_command(
     """
     environment = _environment(settings, model, device, inherited)
     if len(str(scratch).encode()) + IPC_NAME_BYTES <= MAX_SOCKET_PATH:
-        # Else they go to the system's temporary folder, where killed engines leave them behind.
-        environment["VLLM_RPC_BASE_PATH"] = str(scratch)
+        # Sockets between the engine's processes lie there; in a shared folder they would be left behind.
+        environment["TMPDIR"] = str(scratch)
     environment |= {TOKEN_VARIABLE: token, VERSION_VARIABLE: version}
     argv = (
         str(vllm),

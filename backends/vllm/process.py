@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -77,6 +78,5 @@ def _clear_sockets(listen: Listen, scratch: Path) -> None:
     """vLLM does not start where its socket's file exists, and leaves those between its processes behind."""
     if isinstance(listen, UnixListen):
         listen.path.unlink(missing_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, exist_ok=True)
-    for leftover in scratch.iterdir():
-        leftover.unlink()
