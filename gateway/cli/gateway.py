@@ -10,6 +10,7 @@ import typer
 
 from backends import rundir
 from gateway.app import Gateway
+from gateway.cli.lazy import installed_version
 from gateway.cli.options import ConfigOption, SetOption, fail, load_or_exit, parse_assignments
 from gateway.observe import cells
 from gateway.observe.logs import Logs
@@ -73,7 +74,7 @@ def _work(loaded: Loaded, slot: int | None, overrides: dict[str, str]) -> None:
     if alone:
         cells.prepare(folder / "metrics")
     sink = Sink(sys.stderr.fileno())
-    spans = open_spans(settings.telemetry, version="")
+    spans = open_spans(settings.telemetry, version=installed_version())
     with Logs(settings.logging, sink, secrets=secrets_of(settings)) as logs:
         served = Gateway(
             loaded,

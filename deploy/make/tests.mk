@@ -1,0 +1,24 @@
+# The checks. `make test` is the whole of them; `make test-fast` needs no engine.
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: test test-fast test-engine faults check smoke
+
+test: test-fast test-engine ## Everything: fast tests first, then those on real vLLM engines
+
+test-fast: setup ## What needs no engine (under 3 minutes)
+	@$(PYTEST) -m "not engine" -q
+
+test-engine: setup setup-engine ## What runs on real vLLM engines
+	@$(PYTEST) -m engine -q
+
+faults: setup setup-engine ## Every entry of the fault catalogue, with a count at the end
+	@$(PYTEST) -m fault -q --fault-summary
+
+check: setup ## Linters, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+smoke: setup setup-engine ## Real engines, the whole surface, one of them killed
+	@$(BIN)/python -m tests.smoke
