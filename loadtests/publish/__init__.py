@@ -1,0 +1,1 @@
+"""Publishing, killing publishers and probing real engines, driven through the command line only."""
