@@ -21,3 +21,5 @@ serve: setup setup-engine ## Start two engines and the gateway on port 8000 (CON
 
 clean: ## Remove both environments, logs and caches of tools (models stay in ~/.cache/changeover)
 	rm -rf .venv .venv-engine .cache .mypy_cache .ruff_cache .pytest_cache logs *.egg-info
+
+include $(wildcard deploy/make/*.mk)

@@ -11,6 +11,7 @@ import typer
 from backends import rundir
 from gateway.app import Gateway
 from gateway.cli.lazy import installed_version
+from gateway.cli.machine import machine_run_dir
 from gateway.cli.options import ConfigOption, SetOption, fail, load_or_exit, parse_assignments
 from gateway.observe import cells
 from gateway.observe.logs import Logs
@@ -46,15 +47,11 @@ def gateway(
         fail(str(error))
 
 
-def _run_dir(settings: Settings) -> Path:
-    return rundir.default_run_dir(settings.run_dir, settings.server.port)
-
-
 def _supervise(loaded: Loaded, config: Path | None, assignments: list[str] | None) -> int:
     server = loaded.settings.server
     reserved = listen(server.host, server.port, shared=True)
     port = reserved.getsockname()[1]
-    folder = _run_dir(loaded.settings)
+    folder = machine_run_dir(loaded.settings)
     rundir.prepare(folder)
     cells.prepare(folder / "metrics")
     arguments = ["gateway", *(["--config", str(config)] if config is not None else [])]
@@ -69,7 +66,7 @@ def _work(loaded: Loaded, slot: int | None, overrides: dict[str, str]) -> None:
     alone = slot is None
     sock = listen(settings.server.host, settings.server.port, shared=not alone)
     port = sock.getsockname()[1]
-    folder = _run_dir(settings)
+    folder = machine_run_dir(settings)
     rundir.prepare(folder)
     if alone:
         cells.prepare(folder / "metrics")

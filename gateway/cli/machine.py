@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from backends.layout import Place, machine_places
+from backends.layout import Place
 from backends.rundir import default_run_dir
 from backends.settings import EngineSettings
+from gateway.fleet import members
 from gateway.settings.tree import Settings
 
 
@@ -15,12 +17,9 @@ def machine_run_dir(settings: Settings) -> Path:
     return default_run_dir(settings.run_dir, settings.server.port)
 
 
-def model_places(settings: Settings) -> dict[str, tuple[Place, ...]]:
+def model_places(settings: Settings) -> Mapping[str, tuple[Place, ...]]:
     """The places of each model's local backends, by model name; none for a model without an engine here."""
-    replicas = (
-        (model.name, model.engine.replicas if model.engine else 0) for model in settings.served_models()
-    )
-    return machine_places(machine_run_dir(settings), replicas)
+    return members.places(settings, machine_run_dir(settings))
 
 
 def engine_places(settings: Settings) -> list[tuple[Place, EngineSettings]]:

@@ -12,15 +12,22 @@ from gateway.settings.tree import Settings
 from gateway.upstream.address import Address
 
 
+def places(settings: Settings, run_dir: Path) -> Mapping[str, tuple[layout.Place, ...]]:
+    """The places of each model's backends on this machine; none for a model without an engine here."""
+    replicas = [
+        (model.name, model.engine.replicas if model.engine is not None else 0)
+        for model in settings.served_models()
+    ]
+    return layout.machine_places(run_dir, replicas)
+
+
 def specs(settings: Settings, run_dir: Path) -> Mapping[str, list[Spec]]:
     """Members by model. Those behind DNS names are not among them: `discovery.Names` finds them."""
-    models = settings.served_models()
-    replicas = [(model.name, model.engine.replicas if model.engine is not None else 0) for model in models]
-    places = layout.machine_places(run_dir, replicas)
+    local = places(settings, run_dir)
     return {
         model.name: [
-            *(Spec(place.name, Address(path=str(place.engine_socket))) for place in places[model.name]),
+            *(Spec(place.name, Address(path=str(place.engine_socket))) for place in local[model.name]),
             *fixed(model.endpoints),
         ]
-        for model in models
+        for model in settings.served_models()
     }
