@@ -39,6 +39,8 @@ class Glance(msgspec.Struct):
     def streams(self) -> bool:
         """As pydantic reads a bool, which is how the engine does."""
         value = self.stream
+        if value is None or value is False:
+            return False
         return value is True or value == 1 or (isinstance(value, str) and value.lower() in _TRUE)
 
     @property
@@ -51,12 +53,16 @@ class Glance(msgspec.Struct):
         prompt = len(self.text) // BYTES_PER_TOKEN + 1
         if not generates:
             return prompt
-        for limit in (self.max_completion_tokens, self.max_tokens, self.max_output_tokens):
-            if isinstance(limit, int) and 0 < limit < 1 << 31:
-                break
-        else:
+        limit = self.max_tokens
+        if limit is None:
+            limit = self.max_output_tokens
+        if self.max_completion_tokens is not None:
+            limit = self.max_completion_tokens
+        if not isinstance(limit, int) or not 0 < limit < 1 << 31:
             limit = DEFAULT_ANSWER_TOKENS
-        copies = self.n if isinstance(self.n, int) and 0 < self.n < 1 << 16 else 1
+        copies = self.n
+        if copies is None or not isinstance(copies, int) or not 0 < copies < 1 << 16:
+            return prompt + limit
         return prompt + limit * copies
 
 

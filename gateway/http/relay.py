@@ -25,6 +25,10 @@ EVENT_STREAM = (
 TAIL = 2048
 """How much of a body's end is kept to read the usage from."""
 
+_USUAL_COUNTS = re.compile(
+    rb'"usage":\{"prompt_tokens":(\d+),"total_tokens":\d+,"completion_tokens":(\d+)[,}]'
+)
+"""As vLLM writes it."""
 _COUNTS = re.compile(rb'"(prompt_tokens|completion_tokens)":\s*(\d+)')
 
 
@@ -223,5 +227,8 @@ def read_usage(tail: bytes) -> tuple[int, int]:
     at = tail.rfind(b'"usage":')
     if at < 0:
         return 0, 0
+    usual = _USUAL_COUNTS.match(tail, at)
+    if usual is not None:
+        return int(usual[1]), int(usual[2])
     counts = {name: int(number) for name, number in _COUNTS.findall(tail, at)}
     return counts.get(b"prompt_tokens", 0), counts.get(b"completion_tokens", 0)
