@@ -23,6 +23,7 @@ from checkpoints.probe.replay import Observed, Tokenized
 
 _SUM_TOLERANCE = 0.02
 """Probabilities of the likeliest tokens may add up to so much more than one by rounding."""
+_MODE_SHARE = 0.01
 _WARM_MEAN, _WARM_MAX = 0.04, 0.25
 """A warm and a cold prefix differ by rounding only; a stale cache gave 0.18 and more."""
 _SCALE_DIFFERENCE, _SCALE_FIT = 0.08, 0.95
@@ -117,7 +118,7 @@ def _mode(seen: Observed) -> Diagnosis | None:
     positive = sum(place.logprob > 1e-3 for place in places)
     sums = [math.fsum(math.exp(min(value, 50.0)) for value in place.top.values()) for place in places]
     too_much = sum(total > 1 + _SUM_TOLERANCE for total in sums)
-    if positive or too_much:
+    if max(positive, too_much) > _MODE_SHARE * len(places):
         evidence = f"{max(positive, too_much)} of {len(places)} places are no log-probabilities (logits?)"
         return Diagnosis(Cause.LOGPROBS_MODE, evidence)
     return None
