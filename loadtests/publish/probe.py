@@ -1,6 +1,6 @@
 """Honest and wrong engines, all of them real vLLM: does the probe pass the one and name what ails the other?
 
-    python -m loadtests.publish.probe --model DIR [--environment .venv-engine] [--honest 20]
+    python -m loadtests.publish.probe [--model DIR] [--environment .venv-engine] [--honest 20]
 
 Every checkpoint is published with its probe by `changeover publish`, every engine judged by
 `changeover verify --against`. Wrong engines get wrong in the way that happens: a reload without a
@@ -75,6 +75,14 @@ class Scene:
     def __init__(self, root: Path, environment: Path) -> None:
         self.root, self.environment = root, environment
         self.store = root / "store"
+
+    def tiny_llama(self) -> Path:
+        """The built-in model of 3 MB."""
+        folder = self.root / "tiny-llama"
+        folder.mkdir()
+        code = "import sys, pathlib, backends.models.tiny as t; t.write_tiny_llama(pathlib.Path(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=120)
+        return folder
 
     def weights(self, *arguments: object) -> None:
         """Run `weights.py` in the engine's environment."""
@@ -189,15 +197,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, required=True, help="an untied checkpoint to begin with")
+    parser.add_argument(
+        "--model", type=Path, help="an untied checkpoint to begin with; default: tiny-llama, made here"
+    )
     parser.add_argument("--environment", type=Path, default=Path(".venv-engine"))
     parser.add_argument("--honest", type=int, default=20)
     given = parser.parse_args()
     tally = Tally()
     with tempfile.TemporaryDirectory() as made:
         scene = Scene(Path(made), given.environment.absolute())
-        current = swapped_in_place(scene, given.model, given.honest, tally)
-        tied_in_place(scene, given.model, tally)
+        model = given.model or scene.tiny_llama()
+        current = swapped_in_place(scene, model, given.honest, tally)
+        tied_in_place(scene, model, tally)
         started_wrong(scene, current, tally)
     print(tally.last_line())
     sys.exit(0 if (tally.passed, tally.found, tally.named) == (tally.honest, tally.wrong, tally.wrong) else 1)
