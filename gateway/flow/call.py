@@ -42,6 +42,8 @@ class Phase(Enum):
     WAITING = "waiting"
     """Sent; no byte of the answer yet."""
     ANSWERING = "answering"
+    FAILED = "failed"
+    """Its attempt is over; what becomes of it is being decided."""
     ENDED = "ended"
 
 
@@ -67,6 +69,8 @@ class Call(Ticket):
     _tried: tuple[str, ...] = ()
     _replaced = False
     _paused_at = 0.0
+    _own_limit = False
+    """Whether the client's own limit is the shorter one."""
 
     def __init__(
         self, service: Service, exchange: Exchange, request: Request, grant: Grant | None, now: float
@@ -74,11 +78,14 @@ class Call(Ticket):
         limits = service.timeouts
         total = limits.stream_total_s if request.stream else limits.total_s
         priority = request.key.priority if request.key is not None else 0
-        super().__init__(request.tokens, now + min(total, request.timeout_s or total), priority)
+        wanted = request.timeout_s or total
+        super().__init__(request.tokens, now + min(total, wanted), priority)
         self._service = service
         self._grant = grant
         self.exchange = exchange
         self.request = request
+        if wanted < total:
+            self._own_limit = True
         self._spoke_at = now
         self._record = Record(request.route, service.name, now)
         self.wait_until = now + service.limits.max_queue_s
@@ -153,11 +160,9 @@ class Call(Ticket):
         member = lease.member
         now = self._record.answered = monotonic()
         told = read_answer(headers)
+        self.phase = Phase.ANSWERING
         if status in RETRY_STATUS:
-            kind = Kind.ELSEWHERE if told.elsewhere else Kind.BAD_STATUS
-            reason = RetryReason.DRAINING if told.elsewhere else RetryReason.UNAVAILABLE
-            self._service.blame(member, kind, now)
-            if self._retry(reason, Attempt.DRAINING if told.elsewhere else Attempt.UNAVAILABLE, now):
+            if self._turned_away(member, told.elsewhere, now):
                 return
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
@@ -168,9 +173,18 @@ class Call(Ticket):
             told.version = member.version_mark
         self._record.status = status
         self._record.version = member.version
-        self.phase = Phase.ANSWERING
         self.request.body = b""
         self.request.answer.head(status, told, self._marks(told.version))
+
+    def _turned_away(self, member: Member, leaving: bytes, now: float) -> bool:
+        """The member cannot take it. True if it goes elsewhere, and the client hears nothing of it."""
+        if not leaving:
+            self._service.blame(member, Kind.BAD_STATUS, now)
+            return self._retry(RetryReason.UNAVAILABLE, Attempt.UNAVAILABLE, now)
+        self._service.blame(member, Kind.ELSEWHERE, now)
+        return self._retry(RetryReason.DRAINING, Attempt.DRAINING, now) or self._wait_for_another(
+            Attempt.DRAINING, now
+        )
 
     def on_data(self, data: bytes) -> None:
         now = monotonic()
@@ -238,6 +252,7 @@ class Call(Ticket):
         assert lease is not None
         now = monotonic()
         kind, attempt, reason = _FAULTS[fault]
+        self.phase = Phase.FAILED
         self._service.blame(lease.member, kind, now)
         untouched = fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT, Fault.LOST)
         if untouched and self._retry(reason, attempt, now):
@@ -270,22 +285,25 @@ class Call(Ticket):
             return False
         # No engine has worked for it yet: then trying again makes no overload worse, and costs no budget.
         free = reason in (RetryReason.DRAINING, RetryReason.REFUSED)
-        if not free and not service.may_retry(now):
-            return False
         following = service.fleet.lease(self.request.hint, self.request.tokens, tried)
         if following is None:
             return False
+        if not free and not service.may_retry(now):
+            following.release()
+            return False
         service.series.retries.add(reason)
         self._let_go(attempt)
+        self._record.answered = 0.0
         self._tried = tried
         self._go(following)
         return True
 
     def _wait_for_another(self, attempt: Attempt, now: float) -> bool:
-        """Nothing was sent and nobody else is there: wait for a member, within the queue's limit."""
-        if now >= self.wait_until:
+        """Nothing was begun and nobody else is there: wait for a member, within the queue's limit."""
+        if now >= self.wait_until or not self.exchange.open:
             return False
         self._let_go(attempt)
+        self._record.answered = 0.0
         self._tried = ()
         self.phase = Phase.PLACED
         self._service.defer(self, now)
@@ -294,9 +312,12 @@ class Call(Ticket):
     def fail_over(self, member: Member) -> None:
         """The member was found faulty: if nothing has come from it yet, go elsewhere."""
         lease = self._lease
-        if lease is None or lease.member is not member or self.phase is not Phase.WAITING:
+        if lease is None or lease.member is not member:
             return
-        self._retry(RetryReason.TIMEOUT, Attempt.TIMEOUT, monotonic())
+        if self.phase is Phase.WAITING:
+            self._retry(RetryReason.TIMEOUT, Attempt.TIMEOUT, monotonic())
+        elif self.phase is Phase.CONNECTING:
+            self._retry(RetryReason.REFUSED, Attempt.REFUSED, monotonic())
 
     def _let_go(self, attempt: Attempt | None) -> None:
         """End the present attempt: nothing of it may be heard again."""
@@ -319,9 +340,10 @@ class Call(Ticket):
         limits = self._service.timeouts
         record = self._record
         if now >= self.deadline:
-            own = self.request.timeout_s is not None
+            # An answer that flows is no fault of the backend's, however long it gets.
+            ours = self.phase is Phase.WAITING and not self._own_limit
             error = DeadlineExceeded("The request took longer than its limit.")
-            self._expire(error, Kind.CLIENT_DEADLINE if own else Kind.FIRST_BYTE, now)
+            self._expire(error, Kind.FIRST_BYTE if ours else Kind.CLIENT_DEADLINE, now)
         elif self._paused_at:
             if now - self._paused_at > limits.silence_s:
                 self._give_up_on_client(now)
@@ -338,9 +360,10 @@ class Call(Ticket):
                 self.request.answer.heartbeat(self._marks(b""))
 
     def _expire(self, error: DeadlineExceeded, kind: Kind, now: float) -> None:
+        self.phase = Phase.FAILED
         if self._lease is not None:
             self._service.blame(self._lease.member, kind, now)
-        self._fail(error, now, Attempt.TIMEOUT)
+        self._fail(error, now, Attempt.TIMEOUT if kind.counts else Attempt.CANCELLED)
 
     def _give_up_on_client(self, now: float) -> None:
         self._record.error = "the client stopped reading"
@@ -378,8 +401,8 @@ class Call(Ticket):
         started = self.exchange.started
         if not started:
             self._record.status = error.status
-        answered = self.phase is Phase.ANSWERING
         self.request.answer.broken(error, b"")
+        answered = self._record.answered > 0
         self._finish(Outcome.TRUNCATED if started and answered else error.outcome, now, None)
 
     def _finish(self, outcome: Outcome, now: float, attempt: Attempt | None) -> None:

@@ -99,7 +99,7 @@ class Service:
         gone = record.outcome is Outcome.CLIENT_GONE
         settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
         self._account.close(self.series_of[record.route], record, call.exchange, call.request)
-        if settled:
+        if settled or call.entry is not None:
             self._settle(settled, record.ended)
             self.series.queued.set(self.admission.queued)
 
