@@ -31,6 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from backends import rundir
 from backends.fake import Behaviour, Fake
+from backends.fake.behaviour import WORK_PATHS
 from gateway.app import Gateway
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
@@ -52,7 +53,7 @@ QUICK: Settings = {
         "timeout_s": 0.5,
         "breaker_open_s": 0.2,
         "breaker_max_s": 0.4,
-        "stall_s": 0.5,
+        "stall_s": 10,
         "resolve_s": 0.1,
     },
     "logging": {"format": "json"},
@@ -71,6 +72,8 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 """Every hot route that generates, whole and streamed: name to path and body."""
+
+STREAMS = {name: form for name, form in FORMS.items() if name.endswith("stream")}
 
 POLICIES = ("round_robin", "least_load", "power_of_two", "prefix", "session")
 
@@ -124,14 +127,16 @@ class Running:
         return Counter(record.outcome for record in self.records)
 
     async def metric(self, name: str, **labels: str) -> float:
-        """The sum over all series of this name with these labels, in a scrape."""
+        """The sum over all series of this name with these labels, in a scrape. Fails if there is no such."""
         page = (await ask(self.url, "/metrics")).body.decode()
-        return sum(
+        found = [
             sample.value
             for family in text_string_to_metric_families(page)
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
-        )
+        ]
+        assert found, f"no series {name} {labels}"
+        return sum(found)
 
     async def reconfigure(self, settings: Settings) -> None:
         """Replace the file and have it read, as SIGHUP does; returns when it was taken over or refused."""
@@ -227,14 +232,15 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         gateway = Gateway(read(), run_dir=run_dir, sinks=(records.append,), load=read)
         server = _InProcess(gateway)
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(server.serve(sockets=[sock]), name="gateway")
-            try:
-                await eventually(lambda: server.started or task.done(), what="the gateway listens")
-                yield Running(gateway, url, file, records, logged)
-            finally:
-                gateway.abort()
-                server.should_exit = True
+        task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]), name="gateway")
+        try:
+            await eventually(lambda: server.started or task.done(), what="the gateway listens")
+            yield Running(gateway, url, file, records, logged)
+        finally:
+            # Told to end rather than cancelled, also where the test has failed: sockets are closed in order.
+            gateway.abort()
+            server.should_exit = True
+            await task
         failures = [record for record in logged if record.exc_info]
         assert not failures, logging.Formatter().format(failures[0])
 
@@ -251,6 +257,11 @@ def _collected(records: list[logging.LogRecord]) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def asked_of(fake: Fake) -> int:
+    """How many generation requests have reached the engine."""
+    return sum(fake.stats.requests[path] for path in WORK_PATHS)
 
 
 @asynccontextmanager
