@@ -18,6 +18,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from gateway.cli.lazy import installed_version
+from gateway.errors import GatewayError
 from gateway.fleet import members
 from gateway.fleet.discovery import Names
 from gateway.fleet.fleet import Fleet, FleetOptions
@@ -29,6 +30,7 @@ from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.services import Services
 from gateway.http import ops
 from gateway.http.auth import Keys
+from gateway.http.exchange import Exchange
 from gateway.http.protocol import Edge
 from gateway.http.reading import Affinity, Reader
 from gateway.http.routes import BY_PATH
@@ -104,7 +106,7 @@ class Gateway:
             header_timeout_s=settings.server.header_timeout_s,
             keep_alive_s=settings.server.keep_alive_s,
             cors_origins=frozenset(origin.encode() for origin in settings.server.cors.origins),
-            early=self._pipeline.refuse,
+            early=self._refuse_unread,
         )
         self._watcher = self._watch(loaded, load) if load is not None else None
         self.app: FastAPI = ops.build(self, settings.server.cors, self._lifespan)
@@ -209,6 +211,10 @@ class Gateway:
         return FleetOptions(
             model.routing, settings.health, model.limits.max_in_flight_per_member, settings.timeouts.connect_s
         )
+
+    def _refuse_unread(self, exchange: Exchange, error: GatewayError) -> None:
+        self._reader.name(exchange)
+        self._pipeline.refuse(exchange, error)
 
     # Settings
 

@@ -16,9 +16,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
-from gateway.errors import BadRequest, GatewayError, Internal, MethodNotAllowed, NotFound
+from gateway.errors import BadRequest, GatewayError, Internal, MethodNotAllowed, ModelNotFound, NotFound
 from gateway.http import documents
 from gateway.observe.status import GatewayStatus, ModelStatus
 from gateway.settings.tree import Cors
@@ -60,6 +61,8 @@ def build(gateway: Operated, cors: Cors, lifespan: Lifespan) -> FastAPI:
         summary="A gateway for vLLM engines that changes their weights while they serve.",
         lifespan=lifespan,
         redoc_url=None,
+        # A redirect would hide that a path is spelt in another way than the documentation says.
+        redirect_slashes=False,
     )
     _add_health(app, gateway)
     _add_views(app, gateway)
@@ -68,13 +71,24 @@ def build(gateway: Operated, cors: Cors, lifespan: Lifespan) -> FastAPI:
     _add_error_shapes(app)
     if cors.origins:
         app.add_middleware(
-            CORSMiddleware,
+            _Cors,
             allow_origins=list(cors.origins),
             allow_methods=["GET", "POST", "OPTIONS"],
             allow_headers=["*"],
             max_age=cors.max_age_s,
         )
     return app
+
+
+class _Cors(CORSMiddleware):
+    """Starlette's, with the error shape of every other route."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:
+            return response
+        error = BadRequest("This origin, or what it wants to send, is not among the configured ones.")
+        return Response(error.body(), error.status, {"vary": "Origin"}, "application/json")
 
 
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -121,15 +135,22 @@ def _add_views(app: FastAPI, gateway: Operated) -> None:
         """Members, versions, load, QPS and latency: what `changeover status` shows."""
         return _json(await gateway.status())
 
+    def card(name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "changeover"}
+
     @app.get("/v1/models", tags=["inference"])
     async def models(request: Request) -> Response:
         """OpenAI: the models that can be asked."""
         gateway.check_key(request.headers.get("authorization", ""))
-        cards = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "changeover"}
-            for name in gateway.names()
-        ]
-        return _json({"object": "list", "data": cards})
+        return _json({"object": "list", "data": [card(name) for name in gateway.names()]})
+
+    @app.get("/v1/models/{name:path}", tags=["inference"])
+    async def model(request: Request, name: str) -> Response:
+        """OpenAI: one of them."""
+        gateway.check_key(request.headers.get("authorization", ""))
+        if name not in gateway.names():
+            raise ModelNotFound(f"There is no model {name[:200]!r} here.", param="model")
+        return _json(card(name))
 
 
 def _complete_document(app: FastAPI) -> None:
@@ -164,7 +185,7 @@ def _add_error_shapes(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            allowed = (error.headers or {}).get("allow", "another method")
+            allowed = (error.headers or {}).get("Allow", "another method")
             return answer(
                 MethodNotAllowed(f"{request.method} is not answered here; use {allowed}."), error.headers
             )

@@ -10,6 +10,7 @@ whole body closes gently, so that the client still reads it. Idle and slow conne
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,21 +21,27 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gateway.errors import BadRequest, GatewayError, HeadTooLarge, OverCapacity, PayloadTooLarge
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    Internal,
+    OverCapacity,
+    PayloadTooLarge,
+)
+from gateway.http import heads
 from gateway.http.exchange import Exchange
 from gateway.http.routes import HotRoute
 from gateway.upstream.connection import Headers
 
+logger = logging.getLogger(__name__)
+
 LINGER_S = 2.0
 """How long a refused body is read and thrown away, so that the refusal arrives."""
-
-MAX_HEAD_LINES = 256
 
 _CORS_BLOCK = (
     b"vary: Origin\r\n"
     b"access-control-expose-headers: x-request-id, x-model-version, x-cache, server-timing\r\n"
 )
-MAX_HEAD_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -99,6 +106,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._held = 0
         self._in_head = False
         self._head_bytes = 0
+        self._read_bytes = 0
+        self._offered = False
+        """The request whose head is complete offers another protocol: `_decline` begins it anew."""
 
     # Connection
 
@@ -125,18 +135,37 @@ class EdgeProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.linger_until:
             return
+        in_head = self._in_head
+        self._read_bytes = len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._refuse_connection(BadRequest("The request is not valid HTTP/1.1."))
-            return
-        except httptools.HttpParserUpgrade:
-            self._refuse_connection(BadRequest("This gateway speaks HTTP/1.1 and no other protocol."))
-            return
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse_connection(HeadTooLarge(f"The request's head is over {MAX_HEAD_BYTES} bytes."))
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError as error:
+            self._refuse_connection(_reason(error))
+        else:
+            if in_head and self._in_head:
+                self._head_bytes += len(data)
+                if self._head_bytes > heads.MAX_BYTES:
+                    self._refuse_connection(heads.too_large())
+
+    def _decline(self, rest: bytes) -> None:
+        """Go on in HTTP/1.1 behind the head of a request that offers another protocol (h2c, websocket)."""
+        offers = True
+        while offers:
+            offers = False
+            parser = self.parser
+            head = heads.without_offer(parser.get_method(), self.url, parser.get_http_version(), self.headers)
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                self.parser.feed_data(head + rest)
+            except httptools.HttpParserUpgrade as offer:
+                # The next request in the same read does so, too.
+                offers = True
+                rest = (head + rest)[offer.args[0] :]
+            except httptools.HttpParserError as error:
+                self._refuse_connection(_reason(error))
 
     def eof_received(self) -> None:
         """A client that closes its sending side has left: nothing tells a half-close from a close."""
@@ -149,21 +178,35 @@ class EdgeProtocol(HttpToolsProtocol):
             if now > self.linger_until:
                 self.transport.abort()
         elif self.reading_since:
-            if now - self.reading_since > edge.header_timeout_s:
+            # While an answer is under way nothing more is read, so its client is not slow.
+            if now - self.reading_since > edge.header_timeout_s and not self._held_up:
                 self.transport.abort()
         elif self.idle_since and now - self.idle_since > edge.keep_alive_s:
             self.transport.close()
 
+    @property
+    def _held_up(self) -> bool:
+        """Whether the request that is being received waits for the answer to one before it."""
+        latest = self.cycle
+        return bool(self.pipeline) or (self._in_head and latest is not None and not latest.response_complete)
+
     def _refuse_connection(self, error: GatewayError) -> None:
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if busy:
+        if self.linger_until or self.transport.is_closing():
+            return
+        latest = self.cycle
+        if type(latest) is Exchange and latest is self.current and not latest.received:
+            self._refuse_early(latest, error)
+            return
+        if latest is not None and not latest.response_complete:
             # An answer is under way: bytes of another in between would be taken for a part of it.
-            self.transport.abort()
+            if latest.keep_alive:
+                self.transport.abort()
             return
         body = error.body()
+        lines = b"".join(b"%b: %b\r\n" % header for header in error.headers())
         self.transport.write(
-            b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (STATUS_LINE[error.status], self.edge.date_block, len(body), body)
+            b"%b%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (STATUS_LINE[error.status], self.edge.date_block, lines, len(body), body)
         )
         self._linger()
 
@@ -177,6 +220,8 @@ class EdgeProtocol(HttpToolsProtocol):
     # llhttp callbacks
 
     def on_message_begin(self) -> None:
+        if self.linger_until or self.transport.is_closing():
+            raise BadRequest("Nothing more is read from this connection.")
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -187,12 +232,17 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise BadRequest("This gateway is no proxy for connections.")
+            self._offered = True
+            return
+        if not self.url.startswith(b"/"):
+            self.url = heads.origin_form(self.url)
         path, _, query = self.url.partition(b"?")
-        if not path.startswith(b"/"):
-            path = httptools.parse_url(self.url).path or b"/"
         route = self.edge.routes.get(path)
-        if len(self.headers) > MAX_HEAD_LINES:
-            raise ValueError("too many header lines")
+        if self._head_is_too_large():
+            raise heads.too_large()
         if route is None or self.parser.get_method() != b"POST":
             self._begin_cold()
             return
@@ -214,8 +264,16 @@ class EdgeProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, self.app))
         self._check_announced(exchange)
 
+    def _head_is_too_large(self) -> bool:
+        if len(self.headers) > heads.MAX_LINES:
+            return True
+        may_be = self._head_bytes + self._read_bytes > heads.MAX_BYTES
+        return may_be and heads.size(self.url, self.headers) > heads.MAX_BYTES
+
     def _begin_cold(self) -> None:
         """Let uvicorn have the request: its own bookkeeping, built now rather than for every request."""
+        if not self.url.isascii():
+            raise BadRequest("The request's path holds bytes that must be percent-encoded.")
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url = url
@@ -230,7 +288,12 @@ class EdgeProtocol(HttpToolsProtocol):
             if name == b"content-length" and int(value) > self.edge.max_body_bytes:
                 self._refuse_body(exchange)
                 return
-        if self.expect_100_continue and self.current is exchange:
+        if self.current is exchange:
+            self._invite(exchange)
+
+    def _invite(self, exchange: Exchange) -> None:
+        """Ask for the body, if its client waits for that."""
+        if self.expect_100_continue and not exchange.old_http:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -258,6 +321,7 @@ class EdgeProtocol(HttpToolsProtocol):
         )
 
     def _refuse_early(self, exchange: Exchange, error: GatewayError) -> None:
+        """Answer a request that has not been received whole, and its connection with it."""
         exchange.keep_alive = False
         exchange.drop_body()
         if self.current is exchange:
@@ -266,6 +330,9 @@ class EdgeProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def on_message_complete(self) -> None:
+        if self._offered:
+            self._offered = False
+            return
         self.reading_since = 0.0
         exchange = self.cycle
         if type(exchange) is not Exchange:
@@ -308,11 +375,15 @@ class EdgeProtocol(HttpToolsProtocol):
             self.loop.call_soon(self._start_next, cycle, app)
         else:
             self.idle_since = time.monotonic()
+            if self.reading_since:
+                self.reading_since = self.idle_since
             self.flow.resume_reading()
 
     def _start_next(self, cycle: Any, app: Any) -> None:
         if self.transport.is_closing():
             return
+        if self.reading_since:
+            self.reading_since = time.monotonic()
         if type(cycle) is not Exchange:
             self.current = None
             self._start_asgi_task(cycle, app)
@@ -321,6 +392,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if cycle.received:
             self.edge.handle(cycle)
         else:
+            self._invite(cycle)
             self.flow.resume_reading()
 
     # Flow control
@@ -332,3 +404,14 @@ class EdgeProtocol(HttpToolsProtocol):
         self.flow.resume_writing()
         if self.current is not None:
             self.current.on_drained()
+
+
+def _reason(error: httptools.HttpParserError) -> GatewayError:
+    """What to say about a request that could not be read."""
+    cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
+    if isinstance(cause, GatewayError):
+        return cause
+    if cause is None:
+        return BadRequest("The request is not valid HTTP/1.1.")
+    logger.error("Reading a request failed", exc_info=cause)
+    return Internal("The gateway failed; its log says how.")

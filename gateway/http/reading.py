@@ -65,6 +65,11 @@ class Reader:
     identifiers: Identifiers
     affinity: Affinity
 
+    def name(self, exchange: Exchange) -> None:
+        """Give a request its id: the client's own, if it is sane. For requests that are refused unread."""
+        offered = next((value for name, value in exchange.headers if name == b"x-request-id"), None)
+        exchange.request_id = sane_request_id(offered) or self.identifiers.request_id()
+
     def read(self, exchange: Exchange) -> Request:
         """The request, checked. Sets the exchange's request id first, so that errors carry it too."""
         predicting = exchange.route.name is Route.PREDICT
