@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 LINGER_S = 2.0
 """How long a refused body is read and thrown away, so that the refusal arrives."""
 
+MAX_READ = 256 * 1024
+"""The most that the event loop hands over at a time."""
+
 _CORS_BLOCK = (
     b"vary: Origin\r\n"
     b"access-control-expose-headers: x-request-id, x-model-version, x-cache, server-timing\r\n"
@@ -106,6 +109,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._held = 0
         self._in_head = False
         self._head_bytes = 0
+        """Of the reads that the head has taken so far, but for the present one."""
         self._read_bytes = 0
         self._offered = False
         """The request whose head is complete offers another protocol: `_decline` begins it anew."""
@@ -135,7 +139,6 @@ class EdgeProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.linger_until:
             return
-        in_head = self._in_head
         self._read_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -144,9 +147,9 @@ class EdgeProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse_connection(_reason(error))
         else:
-            if in_head and self._in_head:
+            if self._in_head:
                 self._head_bytes += len(data)
-                if self._head_bytes > heads.MAX_BYTES:
+                if self._head_bytes > heads.MAX_BYTES and self._head_is_too_large():
                     self._refuse_connection(heads.too_large())
 
     def _decline(self, rest: bytes) -> None:
@@ -241,7 +244,9 @@ class EdgeProtocol(HttpToolsProtocol):
             self.url = heads.origin_form(self.url)
         path, _, query = self.url.partition(b"?")
         route = self.edge.routes.get(path)
-        if self._head_is_too_large():
+        if len(self.headers) > heads.MAX_LINES:
+            raise heads.too_large()
+        if self._head_bytes + self._read_bytes > heads.MAX_BYTES and self._head_is_too_large():
             raise heads.too_large()
         if route is None or self.parser.get_method() != b"POST":
             self._begin_cold()
@@ -265,10 +270,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._check_announced(exchange)
 
     def _head_is_too_large(self) -> bool:
-        if len(self.headers) > heads.MAX_LINES:
-            return True
-        may_be = self._head_bytes + self._read_bytes > heads.MAX_BYTES
-        return may_be and heads.size(self.url, self.headers) > heads.MAX_BYTES
+        # What was read may have begun with another request; a line that goes on and on is in no header yet.
+        endless = self._head_bytes > heads.MAX_BYTES + MAX_READ
+        return endless or heads.size(self.url, self.headers) > heads.MAX_BYTES
 
     def _begin_cold(self) -> None:
         """Let uvicorn have the request: its own bookkeeping, built now rather than for every request."""

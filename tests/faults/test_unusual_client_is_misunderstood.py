@@ -1,4 +1,4 @@
-"""A client speaks HTTP in an unusual but legal way, and is cut off, left waiting or given another's answer."""
+"""A client speaks HTTP in an unusual but legal way, and is cut off, left waiting or misunderstood."""
 
 from __future__ import annotations
 
