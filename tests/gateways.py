@@ -114,6 +114,11 @@ class Running:
         """In the order of the engines given."""
         return tuple(self.fleet.members)
 
+    @property
+    def ready(self) -> list[Member]:
+        """The members that are ready."""
+        return [member for member in self.members if member.health.state is State.READY]
+
     def member(self, fake: Fake) -> Member:
         """The member that stands for this engine."""
         return next(member for member in self.members if str(member.spec.address) == fake.url)
@@ -139,7 +144,10 @@ class Running:
         return sum(found)
 
     async def reconfigure(self, settings: Settings) -> None:
-        """Replace the file and have it read, as SIGHUP does; returns when it was taken over or refused."""
+        """Replace the file by other settings and have it read, as SIGHUP does.
+
+        Returns when it was taken over or refused.
+        """
         before = await self.metric("changeover_config_reloads_total")
         self.file.write_bytes(msgspec.json.encode(settings))
         self.gateway.reload_now()
