@@ -37,7 +37,7 @@ class Account:
             record.queue_s if record.admitted else None,
             record.overhead_s,
         )
-        if record.prompt_tokens or record.completion_tokens:
+        if (record.prompt_tokens or record.completion_tokens) and record.computed:
             series.model.tokens(record.prompt_tokens, record.completion_tokens)
         if self._sinks:
             self._tell(record, exchange, request, outcome)
@@ -60,7 +60,7 @@ class Account:
             prompt_tokens=record.prompt_tokens,
             completion_tokens=record.completion_tokens,
             retries=max(0, record.tries - 1),
-            cache="bypass",
+            cache=record.cache,
             client=exchange.client,
             error=record.error,
         )

@@ -5,7 +5,7 @@ Times are seconds of the monotonic clock; 0 means "did not happen".
 
 from __future__ import annotations
 
-from gateway.observe.labels import Route
+from gateway.observe.labels import CacheEvent, Route
 from gateway.observe.outcome import Outcome
 
 
@@ -30,6 +30,10 @@ class Record:
     version: str = ""
     tries: int = 0
     """Attempts at engines."""
+    cache: CacheEvent = CacheEvent.BYPASS
+    """hit, miss, join or bypass."""
+    computed: bool = True
+    """Whether an engine worked for it: not for a hit, and not for those who join."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     error: str = ""
