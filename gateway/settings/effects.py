@@ -49,6 +49,7 @@ _RELOAD = (
     "health",
     "retries",
     "auth",
+    "batching",
 )
 EFFECTS = dict.fromkeys(_RESTART, Effect.RESTART) | dict.fromkeys(_RELOAD, Effect.RELOAD)
 

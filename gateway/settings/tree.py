@@ -26,6 +26,7 @@ from gateway.settings.values import (
     RunDirectory,
     WebOrigin,
     lower,
+    switch,
 )
 
 
@@ -252,7 +253,8 @@ class Cache(Section):
     port: int = Field(default=6379, ge=1, le=65535)
     """Its port."""
     url: CacheUrl | None = None
-    """Instead of host and port: `redis://`, `rediss://`, `unix://`, with user, password and database."""
+    """Instead of host and port: `redis://`, `rediss://` (TLS), `unix://`, with user, password and database.
+    Sentinel: `redis+sentinel://host:port,host:port/master/0`; a cluster: `redis+cluster://host:port`."""
     ttl_s: float = Field(default=3600, gt=0)
     """How long an answer may be reused."""
     max_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
@@ -267,6 +269,28 @@ class Cache(Section):
                 if self.url is not None and found.given("url", key):
                     found.add(f"`url` stands instead of `{key}`: leave one of them out", "url", key)
         return self
+
+
+class BatchMode(StrEnum):
+    AUTO = "auto"
+    OFF = "off"
+
+
+class Batching(Section):
+    """Prompts of `/predict` that travel to an engine together. `auto` and `off` stand for a whole section."""
+
+    mode: Annotated[BatchMode, BeforeValidator(switch)] = BatchMode.AUTO
+    """`auto` (where it helps) or `off`."""
+    window_ms: float = Field(default=2, ge=0, le=1000)
+    """How long prompts are collected while others like them are with the engine. An idle one is never waited
+    for."""
+    max_batch_size: int | None = Field(default=None, ge=1)
+    """Most prompts in one call. Never more than the engine's own `max_batch_size`; where that is not known
+    (engines that run elsewhere), the default is 32."""
+
+
+def _batching(value: object) -> object:
+    return {"mode": value} if isinstance(value, str | bool) else value
 
 
 class LogFormat(StrEnum):
@@ -338,6 +362,7 @@ class Settings(Section):
     retries: Retries = Retries()
     auth: Auth = Auth()
     cache: Cache = Cache()
+    batching: Annotated[Batching, BeforeValidator(_batching)] = Batching()
     admin: Admin = Admin()
     logging: Logging = Logging()
     telemetry: Telemetry = Telemetry()

@@ -32,6 +32,11 @@ def lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def switch(value: object) -> object:
+    """Let a bare `off` (which YAML takes for false) stand for `off`."""
+    return {True: "auto", False: "off"}[value] if isinstance(value, bool) else lower(value)
+
+
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
@@ -76,10 +81,20 @@ def _http_url(url: str) -> str:
 
 
 def _cache_url(secret: SecretStr) -> SecretStr:
-    scheme = _split(secret.get_secret_value()).scheme
-    if scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("should begin with redis://, rediss:// or unix://")
+    scheme, colon, _ = secret.get_secret_value().partition("://")
+    base, _, kind = scheme.partition("+")
+    if not colon or base not in ("redis", "rediss", "unix") or kind not in _REDIS_KINDS[base]:
+        raise ValueError(
+            "should begin with redis://, rediss:// or unix://, or with redis+sentinel:// or redis+cluster://"
+        )
     return secret
+
+
+_REDIS_KINDS = {
+    "redis": ("", "sentinel", "cluster"),
+    "rediss": ("", "sentinel", "cluster"),
+    "unix": ("",),
+}
 
 
 def _password(secret: SecretStr) -> SecretStr:
