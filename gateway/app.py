@@ -24,10 +24,13 @@ from gateway.fleet.discovery import Names
 from gateway.fleet.fleet import Fleet, FleetOptions
 from gateway.fleet.keeper import Keeper
 from gateway.flow.account import Account, Sink
+from gateway.flow.batcher import BatchOptions
+from gateway.flow.cache.build import build_cache
 from gateway.flow.pipeline import Pipeline
 from gateway.flow.quota import LocalQuota
 from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.services import Services
+from gateway.flow.sharing import Sharing
 from gateway.http import ops
 from gateway.http.auth import Keys
 from gateway.http.exchange import Exchange
@@ -46,7 +49,7 @@ from gateway.observe.trace import Identifiers
 from gateway.settings.diff import Diff
 from gateway.settings.load import Loaded
 from gateway.settings.problems import SettingsError
-from gateway.settings.tree import Model, Settings
+from gateway.settings.tree import Batching, BatchMode, Model, Settings
 from gateway.settings.watch import Watcher
 from gateway.tasks import TaskOwner
 
@@ -57,6 +60,9 @@ SWEEP_S = 0.05
 
 EDGE_SWEEP_S = 1.0
 """How often idle and slow connections are looked at."""
+
+UNKNOWN_ENGINE_BATCH = 32
+"""Prompts in one call to an engine of which we do not know how many it computes at a time."""
 
 MAX_BUFFERED_BYTES = 512 * 1024 * 1024
 """Request bodies that one worker holds at a time, unsent."""
@@ -93,9 +99,23 @@ class Gateway:
         self._keepers: dict[str, Keeper] = {}
         self._services = Services([])
         self._keys = Keys(settings.auth.keys)
-        self._reader = Reader(self._keys, settings.server.max_body_bytes, Identifiers(), _affinity(settings))
+        self._reader = Reader(
+            self._keys,
+            settings.server.max_body_bytes,
+            Identifiers(),
+            _affinity(settings),
+            _batches(settings),
+        )
         self._quota = LocalQuota(settings.auth.keys, now)
-        self._pipeline = Pipeline(self._reader.read, self._services, self._quota, self._account, self.metrics)
+        self.cache = build_cache(settings.cache, run_dir, self.metrics, self._tasks, self._random)
+        self._pipeline = Pipeline(
+            self._reader.read,
+            self._services,
+            self._quota,
+            self._account,
+            self.metrics,
+            Sharing(self.cache),
+        )
         self._build_services(settings, now)
         self.edge = Edge(
             handle=self._pipeline.handle,
@@ -140,6 +160,8 @@ class Gateway:
         for keeper in self._keepers.values():
             await keeper.close()
         await self._tasks.close()
+        if self.cache is not None and self.cache.remote is not None:
+            await self.cache.remote.close()
         self._cells.release()
         self._exposition.close()
 
@@ -155,6 +177,8 @@ class Gateway:
             self.edge.date_block = b"date: %b\r\n" % formatdate(usegmt=True).encode()
             now = time.monotonic()
             self.edge.sweep(now)
+            if self.cache is not None:
+                self.cache.heed_signal()
             self.metrics.open_connections.set(len(self.edge.connections))
             loop_now = asyncio.get_running_loop().time()
             for service in self._services:
@@ -248,6 +272,7 @@ class Gateway:
         self._keys.replace(settings.auth.keys)
         self._quota.configure(settings.auth.keys, now)
         self._reader.affinity = _affinity(settings)
+        self._reader.batching = _batches(settings)
         self._reader.max_body_bytes = self.edge.max_body_bytes = settings.server.max_body_bytes
         self.settings = settings
         self.metrics.reloads.add(Reload.OK)
@@ -290,7 +315,20 @@ def _affinity(settings: Settings) -> Affinity:
 
 def _service_options(settings: Settings, model: Model) -> ServiceOptions:
     assert model.limits is not None
-    return ServiceOptions(model.limits, settings.timeouts, settings.retries)
+    return ServiceOptions(
+        model.limits, settings.timeouts, settings.retries, _batch_options(settings.batching, model)
+    )
+
+
+def _batches(settings: Settings) -> bool:
+    return settings.batching.mode is BatchMode.AUTO
+
+
+def _batch_options(batching: Batching, model: Model) -> BatchOptions:
+    engine = model.engine.max_batch_size if model.engine is not None else UNKNOWN_ENGINE_BATCH
+    wanted = batching.max_batch_size or engine
+    size = min(wanted, engine) if model.engine is not None else wanted
+    return BatchOptions(batching.mode is BatchMode.AUTO, batching.window_ms / 1000, size)
 
 
 def _model_status(service: Service, now: float) -> ModelStatus:

@@ -57,6 +57,10 @@ class Fleet:
         self._rotation: Rotation[Member] = Rotation((), last_resort=False)
         self._choose = POLICIES[options.routing.policy]((), options.routing, random)
         self._wake_at = inf
+        self.sole_version = b""
+        """The weights that all members in rotation serve; empty where they differ, or there are none."""
+        self.width = 0
+        """Members in rotation."""
         self.on_change: Callable[[], None] = _nobody
         """Called after the rotation has changed."""
         self.on_names: Callable[[], None] = _nobody
@@ -185,6 +189,9 @@ class Fleet:
         self._choose = POLICIES[self.options.routing.policy](
             self._rotation.members, self.options.routing, self._random
         )
+        marks = {member.version_mark for member in self._rotation.members}
+        self.sole_version = marks.pop() if len(marks) == 1 else b""
+        self.width = len(self._rotation.members)
         self._wake_at = min((member.health.wake_at for member in self._members.values()), default=inf)
         self.on_change()
 

@@ -33,6 +33,7 @@ from gateway.upstream.headers import read_answer
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
+    from gateway.flow.shared import Shared
 
 
 class Phase(Enum):
@@ -73,7 +74,7 @@ class Call(Ticket):
     """Whether the client's own limit is the shorter one."""
 
     def __init__(
-        self, service: Service, exchange: Exchange, request: Request, grant: Grant | None, now: float
+        self, service: Service, exchange: Exchange | Shared, request: Request, grant: Grant | None, now: float
     ) -> None:
         limits = service.timeouts
         total = limits.stream_total_s if request.stream else limits.total_s
@@ -82,7 +83,7 @@ class Call(Ticket):
         super().__init__(request.tokens, now + min(total, wanted), priority)
         self._service = service
         self._grant = grant
-        self.exchange = exchange
+        self.exchange: Exchange | Shared = exchange
         self.request = request
         if wanted < total:
             self._own_limit = True

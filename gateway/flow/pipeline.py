@@ -1,4 +1,4 @@
-"""One request in order: validate, admit, lease a backend, call, answer, account.
+"""One request in order: validate, quota, then cache, join and batch where they apply; admit, call, account.
 
 Straight-line code, synchronous: what has to wait continues in a callback of `call`. Whatever goes wrong
 before a call exists is answered and accounted for here; afterwards the call does that itself, once.
@@ -15,10 +15,12 @@ from gateway.errors import GatewayError, Internal, OverQuota
 from gateway.flow import quota
 from gateway.flow.account import Account
 from gateway.flow.call import Call
+from gateway.flow.guest import Guest
 from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.flow.service import Service
 from gateway.flow.services import Services
+from gateway.flow.sharing import Sharing
 from gateway.http.exchange import Exchange
 from gateway.observe.labels import OTHER_MODEL, Refusal
 from gateway.observe.metrics import Metrics
@@ -42,6 +44,7 @@ class Pipeline:
     quotas: quota.LocalQuota
     account: Account
     metrics: Metrics
+    sharing: Sharing
 
     def handle(self, exchange: Exchange) -> None:
         """A request is whole. Never raises."""
@@ -51,7 +54,10 @@ class Pipeline:
             service = self.services.find(request.model)
             grant = self._take_quota(service, request, now) if request.key is not None else None
             exchange.drop_body()
-            service.submit(Call(service, exchange, request, grant, now), now)
+            if request.reuse is None and request.batch is None:
+                service.submit(Call(service, exchange, request, grant, now), now)
+            else:
+                self.sharing.take(service, Guest(service, exchange, request, grant, now), now)
         except GatewayError as error:
             self.refuse(exchange, error, now)
         except Exception:

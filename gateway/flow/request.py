@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.errors import GatewayError
+from gateway.flow.cache.policy import Reuse
 from gateway.observe.labels import Route
 from gateway.routing.contract import Hint
 from gateway.settings.tree import Key
 from gateway.upstream.headers import Told
+
+if TYPE_CHECKING:
+    from gateway.http.batches import Batchable
 
 
 class Answer(Protocol):
@@ -57,6 +61,10 @@ class Request:
     hint: Hint = field(default_factory=Hint)
     timeout_s: float | None = None
     """The client's own limit."""
+    reuse: Reuse | None = None
+    """Whether it may get an answer computed for another request; None: it may not, nor give one."""
+    batch: Batchable | None = None
+    """How it may travel together with others; None: it may not."""
     key: Key | None = None
     """Who asks, where keys are configured."""
     request_id: bytes = b""

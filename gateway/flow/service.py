@@ -15,10 +15,13 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
 from gateway.flow.account import Account
 from gateway.flow.admission import Admission
+from gateway.flow.batcher import Batcher, BatchOptions
 from gateway.flow.budget import RetryBudget
 from gateway.flow.call import Call
+from gateway.flow.guest import Guest
 from gateway.flow.record import Record
 from gateway.flow.ticket import Place, Reason, Ticket
+from gateway.http.exchange import Exchange
 from gateway.observe import labels
 from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
@@ -44,6 +47,7 @@ class ServiceOptions:
     limits: Limits
     timeouts: Timeouts
     retries: Retries
+    batching: BatchOptions
 
 
 class Service:
@@ -67,8 +71,9 @@ class Service:
         self.timeouts = options.timeouts
         self.retries = options.retries
         self.admission = Admission(options.limits, now)
-        self.live: set[Call] = set()
-        """Requests that have begun and not ended."""
+        self.live: set[Call | Guest] = set()
+        """Requests that have begun and not ended, and the calls that some of them share."""
+        self.batcher = Batcher(self, options.batching)
         self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
         self._account = account
         fleet.on_ejected = self._fail_over
@@ -79,7 +84,8 @@ class Service:
     def submit(self, call: Call, now: float) -> None:
         """A request has come: it goes to a member, waits, or is refused."""
         self.live.add(call)
-        self.series_of[call.request.route].begin()
+        if isinstance(call.exchange, Exchange):
+            self.series_of[call.request.route].begin()
         self._budget.request()
         if self.admission.enter(call, now):
             call.start(now)
@@ -98,10 +104,24 @@ class Service:
         # One that its client gave up says nothing about how long an answer takes.
         gone = record.outcome is Outcome.CLIENT_GONE
         settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
-        self._account.close(self.series_of[record.route], record, call.exchange, call.request)
+        if isinstance(call.exchange, Exchange):
+            self._account.close(self.series_of[record.route], record, call.exchange, call.request)
+        else:
+            call.exchange.ended(record)
         if settled or call.entry is not None:
             self._settle(settled, record.ended)
             self.series.queued.set(self.admission.queued)
+
+    def guest_came(self, guest: Guest) -> None:
+        """A request has come that may be answered by a call of others, or from the cache."""
+        self.live.add(guest)
+        self.series_of[guest.record.route].begin()
+
+    def guest_ended(self, guest: Guest) -> None:
+        """It is over: called once for each, by itself."""
+        self.live.discard(guest)
+        series = self.series_of[guest.record.route]
+        self._account.close(series, guest.record, guest.exchange, guest.request)
 
     def may_retry(self, now: float) -> bool:
         """Take a retry from the budget."""
@@ -136,6 +156,7 @@ class Service:
         self.limits = options.limits
         self.timeouts = options.timeouts
         self.retries = options.retries
+        self.batcher.options = options.batching
         self._budget.ratio = options.retries.budget_ratio
         self._budget.min_per_s = options.retries.budget_min_per_s
         self._settle(self.admission.reconfigure(options.limits, now), now)

@@ -55,6 +55,13 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     seed: Annotated[int | None, _doc("The same seed gives the same answer.")] = None
     stream: Annotated[bool, _doc("Answer piece by piece, as server-sent events.")] = False
     timeout: Annotated[float, _doc("Seconds after which to give up.", gt=0)] | None = None
+    cache: Annotated[
+        bool | None,
+        _doc(
+            "true: an answer that was computed for an equal request will do, and this one may be kept. "
+            "false: neither. Default: so for requests whose answer is always the same."
+        ),
+    ] = None
     parameters: Annotated[
         dict[str, Any],
         _doc("More parameters, as the engine knows them.", examples=[{"repetition_penalty": 1.1}]),

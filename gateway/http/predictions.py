@@ -65,6 +65,7 @@ class Prediction:
 
     __slots__ = (
         "_block",
+        "_cached",
         "_encoding",
         "_exchange",
         "_many",
@@ -78,6 +79,7 @@ class Prediction:
     def __init__(self, exchange: Exchange, *, many: bool) -> None:
         self._exchange = exchange
         self._many = many
+        self._cached = False
         self._parts: list[bytes] = []
         self._size = 0
         self._refusal: PlainBody | None = None
@@ -91,6 +93,7 @@ class Prediction:
             self._refusal = PlainBody(self._exchange, status, told.block + marks, told.length)
         self._block = JSON + marks
         self._encoding = told.content_encoding
+        self._cached = told.kept
         self._version = told.version.decode("latin-1")
 
     def data(self, data: bytes) -> None:
@@ -121,7 +124,11 @@ class Prediction:
 
     def _response(self, completion: Completion) -> PredictResponse:
         response = PredictResponse(
-            id=completion.id, model=completion.model, version=self._version, usage=self._usage, cached=False
+            id=completion.id,
+            model=completion.model,
+            version=self._version,
+            usage=self._usage,
+            cached=self._cached,
         )
         choices = completion.choices
         if self._many:
@@ -152,6 +159,7 @@ class PredictionStream:
     """A streamed answer: an event for each piece, one with the usage, then `[DONE]`."""
 
     __slots__ = (
+        "_cached",
         "_damaged",
         "_exchange",
         "_failed",
@@ -166,6 +174,7 @@ class PredictionStream:
     def __init__(self, exchange: Exchange, *, many: bool) -> None:
         self._exchange = exchange
         self._many = many
+        self._cached = False
         self._held = b""
         self._version = ""
         self._usage = Usage()
@@ -178,6 +187,7 @@ class PredictionStream:
 
     def head(self, status: int, told: Told, marks: bytes) -> None:
         exchange = self._exchange
+        self._cached = told.kept
         self._version = told.version.decode("latin-1")
         if status == 200 and told.content_type.startswith(b"text/event-stream"):
             exchange.begin(200, EVENT_STREAM + marks, None)
@@ -219,7 +229,7 @@ class PredictionStream:
                 return b""
             self._usage = piece.usage
             response.usage = piece.usage
-            response.cached = False
+            response.cached = self._cached
             return b"data: %b\n\n" % _encode(response)
         out = b""
         for choice in piece.choices:

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.errors import BadRequest
+from gateway.flow.cache.policy import deterministic, reuse
 from gateway.flow.request import Request
 from gateway.http import openai, predict
 from gateway.http.auth import Keys
+from gateway.http.batches import batchable
 from gateway.http.bodies import decompress
 from gateway.http.exchange import Exchange
 from gateway.http.predictions import Prediction, PredictionStream
@@ -64,6 +66,8 @@ class Reader:
     max_body_bytes: int
     identifiers: Identifiers
     affinity: Affinity
+    batching: bool = False
+    """Whether prompts of /predict may travel together."""
 
     def name(self, exchange: Exchange) -> None:
         """Give a request its id: the client's own, if it is sane. For requests that are refused unread."""
@@ -92,7 +96,7 @@ class Reader:
         seen = openai.glance(body)
         stream = seen.streams
         route = exchange.route
-        return Request(
+        request = Request(
             route=route.name,
             path=route.path,
             body=body,
@@ -102,12 +106,18 @@ class Reader:
             tokens=seen.tokens(route.generates),
             hint=self.affinity.hint(memoryview(seen.text), asked.session, body, seen.user),
         )
+        if (seen.temperature == 0 or seen.seed is not None or asked.cache_control) and route.reusable:
+            certain = deterministic(seen.temperature, seen.seed, seen.n)
+            request.reuse = reuse(certain, asked.cache_control)
+        return request
 
     def _predict(self, exchange: Exchange, body: bytes, asked: Asked) -> Request:
         wanted = predict.read(body)
         path, upstream_body = predict.upstream(wanted)
         answer = PredictionStream if wanted.stream else Prediction
         text = predict.prompt_bytes(wanted)
+        fixed = {"temperature": wanted.temperature, "seed": wanted.seed, "n": None, **wanted.parameters}
+        certain = deterministic(fixed["temperature"], fixed["seed"], fixed["n"])
         return Request(
             route=Route.PREDICT,
             path=path,
@@ -118,6 +128,8 @@ class Reader:
             tokens=len(text) // openai.BYTES_PER_TOKEN + 1 + wanted.max_tokens * predict.copies(wanted),
             hint=self.affinity.hint(text, asked.session, body, None),
             timeout_s=wanted.timeout,
+            reuse=reuse(certain, asked.cache_control, wanted.cache),
+            batch=batchable(wanted, asked.block) if self.batching else None,
         )
 
 

@@ -43,12 +43,14 @@ class HotRoute:
     """How a whole stream ends."""
     generates: bool = True
     """Whether the engine computes tokens for it, one after the other."""
+    reusable: bool = False
+    """Whether an answer of its kind may be kept, and shared."""
 
 
 ROUTES = (
     HotRoute(RouteName.PREDICT, b"/predict", "Answer a prompt, several prompts, or a conversation"),
-    HotRoute(RouteName.COMPLETIONS, b"/v1/completions", "OpenAI: complete a prompt"),
-    HotRoute(RouteName.CHAT, b"/v1/chat/completions", "OpenAI: answer a conversation"),
+    HotRoute(RouteName.COMPLETIONS, b"/v1/completions", "OpenAI: complete a prompt", reusable=True),
+    HotRoute(RouteName.CHAT, b"/v1/chat/completions", "OpenAI: answer a conversation", reusable=True),
     HotRoute(RouteName.EMBEDDINGS, b"/v1/embeddings", "OpenAI: embed texts", generates=False),
     HotRoute(
         RouteName.RESPONSES,
