@@ -271,7 +271,7 @@ class Call(Ticket):
         error = BackendFailed(f"The answer is incomplete: {Fault.TRUNCATED.sentence}.")
         self._record.error = error.message
         started = self.exchange.started
-        self.request.answer.broken(error, b"")
+        self.request.answer.broken(error, self._marks(b""))
         self._finish(Outcome.TRUNCATED if started else Outcome.BACKEND_ERROR, now, attempt)
 
     # Retry

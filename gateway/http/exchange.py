@@ -165,9 +165,12 @@ class Exchange:
         self._complete()
 
     def fail(self, error: GatewayError, block: bytes = b"") -> None:
-        """Answer with an error, if nothing has been sent yet."""
+        """Answer with an error, if nothing has been sent yet.
+
+        `block`: the gateway's own lines, the request's id among them. Without them the id is said here.
+        """
         lines = b"".join(b"%b: %b\r\n" % header for header in error.headers())
-        if self.request_id:
+        if self.request_id and not block:
             lines += b"x-request-id: %b\r\n" % self.request_id
         self.reply(error.status, JSON + lines + block, error.body())
 

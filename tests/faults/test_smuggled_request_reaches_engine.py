@@ -1,4 +1,4 @@
-"""A request is framed so that two servers read it differently: what the gateway does not see, an engine answers."""
+"""A request can be read in two ways: what the gateway does not see in it, an engine answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/j
 
 def _framed(*lines: bytes, body: bytes = BODY + INNER) -> bytes:
     return HEAD + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
+
+
+def _chunked(size_line: bytes) -> bytes:
+    return _framed(b"transfer-encoding: chunked", body=size_line + BODY + b"\r\n0\r\n\r\n")
 
 
 SHAPES = {
@@ -52,9 +56,7 @@ SHAPES = {
     "a chunk longer than said": _framed(
         b"transfer-encoding: chunked", body=b"2\r\n" + BODY + b"\r\n0\r\n\r\n"
     ),
-    "a chunk size that overflows": _framed(
-        b"transfer-encoding: chunked", body=b"f" * 17 + b"\r\n" + BODY + b"\r\n0\r\n\r\n"
-    ),
+    "a chunk size that overflows": _chunked(b"f" * 17 + b"\r\n"),
     "a chunk line with a bare LF": _framed(
         b"transfer-encoding: chunked", body=b"e\n" + BODY + b"\r\n0\r\n\r\n"
     ),
