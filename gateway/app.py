@@ -31,7 +31,7 @@ from gateway.flow.quota import LocalQuota
 from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
-from gateway.http import ops
+from gateway.http import admin, ops
 from gateway.http.auth import Keys
 from gateway.http.exchange import Exchange
 from gateway.http.protocol import Edge
@@ -130,6 +130,8 @@ class Gateway:
         )
         self._watcher = self._watch(loaded, load) if load is not None else None
         self.app: FastAPI = ops.build(self, settings.server.cors, self._lifespan)
+        token = settings.admin.token
+        admin.declare(self.app, token.get_secret_value() if token is not None else None, self)
         self.metrics.last_reload.set(time.time_ns() / 1e9)
 
     # Life

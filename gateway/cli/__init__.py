@@ -23,6 +23,7 @@ COMMANDS = (
         "Show the resolved configuration, or all that is wrong with it.",
     ),
     Command("status", "gateway.cli.status", "status", "Show members, versions, load, QPS and latency, live."),
+    Command("cache", "gateway.cli.cache", "app", "See and clear the kept answers."),
     Command("publish", "gateway.cli.checkpoints", "app", "Publish a checkpoint into a store."),
     Command("checkpoints", "gateway.cli.checkpoints", "app", "List and manage the checkpoints of a store."),
     Command("verify", "gateway.cli.checkpoints", "app", "Check a checkpoint without an engine."),
