@@ -1,0 +1,1 @@
+"""Comparable gateways, run beside ours on one core each in turn: `python -m loadtests.peers`."""

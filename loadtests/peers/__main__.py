@@ -1,0 +1,160 @@
+"""`python -m loadtests.peers [--quick]`: the gateway beside its peers, one core each in turn.
+
+Last line: the ratios to the peers. Leaves loadtests/reports/peers.html.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from loadtests import changeover
+from loadtests.environment import environment
+from loadtests.peers import configs, results, rounds, wrk
+from loadtests.peers.catalog import DIRECT, OURS, OURS_LOGGING, PEERS, Peer, Place
+from loadtests.peers.install import NotRun, from_debian
+from loadtests.peers.rounds import Lengths, Measured, Runner, Start
+from loadtests.processes import Server, ServerFailed, cores, end_on_sigterm, free_ports, running
+from loadtests.report import REPORTS, Report, text_table, write
+
+QUICK = Lengths(rounds=3, warm_up=1, many=2, alone=1, streams=1)
+FULL = Lengths(rounds=5, warm_up=1, many=4, alone=2, streams=3)
+SLOWEST_START_S = 120.0
+OURS_CACHED = "changeover, cache hits"
+FAILURES = (NotRun, ServerFailed, wrk.WrkFailed)
+
+
+class Bench:
+    """Where this run happens: its cores, its folder, what it says."""
+
+    def __init__(self, folder: Path, lengths: Lengths) -> None:
+        self.folder = folder
+        self.lengths = lengths
+        self.core, self.load_core = cores()
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def static_nginx(self, stack: ExitStack, name: str, core: int) -> tuple[Server, list[int]]:
+        """Two upstreams that answer at once. Raises NotRun, ServerFailed."""
+        ports = free_ports(2)
+        home = self.folder / name
+        home.mkdir()
+        config = home / "nginx.conf"
+        config.write_text(configs.static_upstreams(ports, home))
+        command = [str(from_debian("nginx") / "nginx"), "-c", str(config), "-p", str(home)]
+        return stack.enter_context(running(name, command, port=ports[0], core=core)), ports
+
+    def start_peer(self, peer: Peer, upstreams: list[int], stack: ExitStack) -> Runner:
+        port, spare = free_ports(2)
+        home = Path(stack.enter_context(TemporaryDirectory(dir=self.folder)))
+        command = peer.command(Place(peer.install(), port, spare, upstreams, home))
+        server = stack.enter_context(
+            running(
+                peer.name.replace(" ", "-"),
+                command,
+                port=port,
+                path=peer.ready,
+                core=self.core,
+                environment=peer.environment,
+                within_s=SLOWEST_START_S,
+            )
+        )
+        return Runner(server, port)
+
+    def start_ours(self, upstreams: list[int], log: bool, stack: ExitStack) -> Runner:
+        settings = {"endpoints": changeover.urls(upstreams), "logging": {"requests": log}}
+        name = f"changeover-{'log' if log else 'quiet'}"
+        return Runner(*stack.enter_context(changeover.gateway(settings, name=name, core=self.core)))
+
+    def start_direct(self, stack: ExitStack) -> Runner:
+        server, ports = self.static_nginx(stack, "direct", self.core)
+        return Runner(server, ports[0])
+
+
+def plain_requests(bench: Bench, chosen: list[Peer]) -> list[Measured]:
+    """JSON requests through all of them, then cache hits through ours."""
+    script = wrk.script(bench.folder, "post", rounds.BODY)
+    hit = wrk.script(bench.folder, "hit", rounds.CACHED_BODY)
+    with ExitStack() as stack:
+        _, upstreams = bench.static_nginx(stack, "upstreams", bench.load_core)
+        starts: list[tuple[Measured, Start]] = [
+            (Measured(OURS), partial(bench.start_ours, upstreams, False)),
+            *((Measured(peer.name), partial(bench.start_peer, peer, upstreams)) for peer in chosen),
+            (Measured(OURS_LOGGING), partial(bench.start_ours, upstreams, True)),
+            (Measured(OURS_CACHED), partial(bench.start_ours, upstreams, False)),
+            (Measured(DIRECT), bench.start_direct),
+        ]
+
+        def measure(runner: Runner, into: Measured) -> None:
+            lua = hit if into.name == OURS_CACHED else script
+            rounds.requests_round(runner, into, lua, bench.lengths, bench.load_core)
+
+        rounds.alternate(starts, bench.lengths.rounds, measure, FAILURES, bench.say)
+    return [measured for measured, _ in starts]
+
+
+def streams(bench: Bench, chosen: list[Peer], measured: dict[str, Measured]) -> None:
+    """Streams through all that answered plain requests; writes into what was measured of each."""
+    ports = free_ports(2)
+    pacer = [sys.executable, "-m", "loadtests.peers.pacer", *map(str, ports)]
+    with ExitStack() as stack:
+        stack.enter_context(running("pacer", pacer, port=ports[0], core=bench.load_core))
+        starts: list[tuple[Measured, Start]] = [
+            (measured[OURS], partial(bench.start_ours, ports, False)),
+            *((measured[peer.name], partial(bench.start_peer, peer, ports)) for peer in chosen),
+        ]
+        starts = [(each, start) for each, start in starts if not each.why_not]
+
+        def measure(runner: Runner, into: Measured) -> None:
+            rounds.streams_round(runner, into, bench.lengths, bench.load_core)
+
+        rounds.alternate(starts, bench.lengths.rounds, measure, FAILURES, bench.say)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter rounds: under three minutes")
+    parser.add_argument("--only", help="peers to run, by name, with commas between")
+    arguments = parser.parse_args()
+    end_on_sigterm()
+    chosen = [peer for peer in PEERS if not arguments.only or peer.name in arguments.only.split(",")]
+    facts = environment()
+    lengths = QUICK if arguments.quick else FULL
+    with TemporaryDirectory(prefix="peers-") as folder:
+        bench = Bench(Path(folder), lengths)
+        try:
+            from_debian("wrk")
+            bench.say(f"plain requests ({rounds.MANY} connections, then 1)")
+            measured = plain_requests(bench, chosen)
+            bench.say(f"streams ({rounds.STREAMS}, an event each 2 ms)")
+            streams(bench, chosen, {each.name: each for each in measured})
+        except FAILURES as error:
+            print(f"cannot measure: {error}", file=sys.stderr)
+            return 1
+    note = (
+        f"Each gateway on core {bench.core} alone, load and two static nginx upstreams on core "
+        f"{bench.load_core}; medians of {lengths.rounds} alternating rounds. Round robin and no request log "
+        "at the peers; ours chooses by load, validates, keeps metrics and limits, and is compared with its "
+        "request log off, as theirs are; the row with it on is beside it."
+    )
+    table = results.table(measured, note)
+    line = results.last_line(measured)
+    page = Report(
+        title="The gateway beside its peers",
+        lead="One core for each gateway in turn; the same upstreams and load for all.",
+        verdict=line,
+        tables=[table],
+        plots=results.plots(measured),
+        facts=facts,
+    )
+    print(f"\n{note}\n\n{text_table(table)}\n\n{write(page, REPORTS / 'peers.html')}\n{line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
