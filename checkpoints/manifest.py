@@ -26,7 +26,7 @@ TENSORS_FILE = f"{OWN_FOLDER}/tensors.json"
 PROBE_FILE = f"{OWN_FOLDER}/probe.json"
 
 _MAX_PATH = 512
-_PATH_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]*")
+_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]*(/[A-Za-z0-9_][A-Za-z0-9_.+=@-]*)*")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -131,7 +131,7 @@ def check_path(path: str) -> str:
     Raises:
         ManifestError: absolute, with `..`, an empty or hidden part, a backslash or control characters.
     """
-    if len(path) > _MAX_PATH or not all(_PATH_PART.fullmatch(part) for part in path.split("/")):
+    if len(path) > _MAX_PATH or not _PATH.fullmatch(path):
         raise ManifestError(
             f"path {path[:80]!r} is not allowed: relative, without '..', hidden parts or special characters"
         )
@@ -175,10 +175,10 @@ def decode(raw: bytes, where: str = MANIFEST_FILE) -> Manifest:
     """
     if len(raw) > MAX_MANIFEST_BYTES:
         raise ManifestError(f"{where}: {len(raw)} bytes, more than {MAX_MANIFEST_BYTES}")
-    _check_schema(raw, where)
     try:
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _check_schema(raw, where)
         raise ManifestError(f"{where}: {error}") from error
     _check_contents(manifest, where)
     return manifest
@@ -193,6 +193,10 @@ def _check_schema(raw: bytes, where: str) -> None:
         found = msgspec.json.decode(raw, type=_Schema).schema
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ManifestError(f"{where}: {error}") from error
+    _check_number(found, where)
+
+
+def _check_number(found: int, where: str) -> None:
     if found != SCHEMA:
         raise ManifestError(
             f"{where}: schema {found}, this program reads {SCHEMA}: use the changeover that wrote it"
@@ -200,6 +204,7 @@ def _check_schema(raw: bytes, where: str) -> None:
 
 
 def _check_contents(manifest: Manifest, where: str) -> None:
+    _check_number(manifest.schema, where)
     check_name("model", manifest.model)
     check_name("run", manifest.run)
     check_path(manifest.data)

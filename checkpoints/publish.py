@@ -190,6 +190,8 @@ def _commit(
         )
         if sign is not None:
             numbered = sign(numbered)
+        if request.base is not None:
+            store.holds.rest(grant.version, request.base)
         if staging.commit(folder_of(grant.version), encode(numbered)):
             _announce(store, numbered)
             return Published(numbered, False, left_out)

@@ -6,7 +6,7 @@ rests on (an adapter's base). Everything else goes, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -25,13 +25,13 @@ def plan(
     aliased: Mapping[str, int],
     pinned: Iterable[int],
     copying: Iterable[int],
-    base_of: Callable[[int], int | None],
+    bases: Mapping[int, int],
 ) -> Plan:
     """Decide what to remove.
 
     Args:
         keep_last: this many of the newest stay, at least 1, so that numbers are never used twice.
-        base_of: the version that an adapter version rests on; asked only about versions that stay.
+        bases: adapter version → the version that it rests on.
 
     Raises:
         ValueError: `keep_last` is below 1.
@@ -47,7 +47,7 @@ def plan(
     pending = list(keep)
     while pending:
         version = pending.pop()
-        base = base_of(version) if version in present else None
+        base = bases.get(version) if version in present else None
         if base is not None and base not in keep:
             keep[base] = f"base of version {version}"
             pending.append(base)

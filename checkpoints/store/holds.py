@@ -18,7 +18,7 @@ import msgspec
 from checkpoints.errors import ConflictError
 from checkpoints.store.contract import Files
 
-_PINS, _LEASES, _CONDEMNED = "pins", "leases", "condemned"
+_PINS, _LEASES, _CONDEMNED, _BASES = "pins", "leases", "condemned", "bases"
 LEASE_S = 3600.0
 """A reader that died keeps a version for this long at most."""
 
@@ -47,6 +47,20 @@ class Holds:
     def pinned(self) -> set[int]:
         """The pinned versions."""
         return _numbers(self._files.names(_PINS))
+
+    def rest(self, adapter: int, base: int) -> None:
+        """Keep `base` for as long as `adapter` is there: said in a file's name, so that a look reads none."""
+        self._files.create(f"{_BASES}/{adapter:010d}.{base:010d}.json", b"{}")
+
+    def bases(self) -> dict[int, int]:
+        """Adapter version → the version that it rests on."""
+        return {int(name[:10]): int(name[11:21]) for name in self._files.names(_BASES) if name[:10].isdigit()}
+
+    def forget_bases(self, adapters: set[int]) -> None:
+        """These adapters are gone."""
+        for name in self._files.names(_BASES):
+            if _numbers([name]) & adapters:
+                self._files.remove(f"{_BASES}/{name}")
 
     @contextmanager
     def lease(self, version: int, by: str, duration_s: float = LEASE_S) -> Iterator[None]:

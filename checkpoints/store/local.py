@@ -60,7 +60,7 @@ class LocalFiles:
     def read(self, path: str) -> bytes | None:
         """See `Files`."""
         try:
-            with (self.root / path).open("rb") as file:
+            with Path(f"{self.root}/{path}").open("rb", buffering=0) as file:
                 data = file.read(MAX_SMALL_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -174,7 +174,7 @@ class Store:
             aliased={name: alias.version for name, alias in self.aliases.all().items() if alias.version},
             pinned=self.holds.pinned(),
             copying=self.holds.leased(datetime.now(UTC)),
-            base_of=lambda version: self.manifest(version).base,
+            bases=self.holds.bases(),
         )
 
     def collect(self, keep_last: int, *, by: str = "gc") -> Plan:
@@ -189,6 +189,7 @@ class Store:
         removed = sorted(set().union(*begun.values()) - set(again.keep))
         for version in removed:
             self._remove(version)
+        self.holds.forget_bases(set(removed))
         self.files.sweep(self._locations)
         for announcement in begun:
             self.holds.retract(announcement)

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from checkpoints.manifest import Manifest, TensorEntry
 from checkpoints.publish import Published
@@ -95,11 +93,9 @@ def show_list(
     if as_json:
         print_json([{**summary(item), "aliases": names.get(item.version, [])} for item in manifests])
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("version", "run", "step", "kind", "size", "created", "aliases", "metrics"):
-        table.add_column(heading, justify="right" if heading in ("version", "step", "size") else "left")
-    for item in manifests:
-        table.add_row(
+    headings = ("version", "run", "step", "kind", "size", "created", "aliases", "metrics")
+    lines = [
+        (
             str(item.version),
             item.run,
             str(item.step),
@@ -109,7 +105,11 @@ def show_list(
             " ".join(names.get(item.version, [])),
             " ".join(f"{key}={value}" for key, value in item.metrics.items()),
         )
-    _console().print(table)
+        for item in manifests
+    ]
+    widths = [max(map(len, column)) for column in zip(headings, *lines, strict=True)]
+    for line in (headings, *lines):
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def show_manifest(manifest: Manifest, *, as_json: bool) -> None:
@@ -168,8 +168,3 @@ def diff(left: Side, right: Side) -> dict[str, list[str]]:
         "files removed": sorted(old_files.keys() - new_files.keys()),
         "launch facts": [fact for fact in facts if before[fact] != after[fact]],
     }
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=160)

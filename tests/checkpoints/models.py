@@ -106,3 +106,14 @@ def write_model(
 
 def element_bytes(dtype: str) -> int:
     return DTYPE_BITS[dtype] // 8
+
+
+def write_adapter(folder: Path, *, seed: int = 0, rank: int = 4) -> Path:
+    """A LoRA adapter of one matrix."""
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix = "base_model.model.model.layers.0.self_attn.q_proj"
+    shapes = {f"{prefix}.lora_A.weight": (rank, 16), f"{prefix}.lora_B.weight": (16, rank)}
+    tensors: Weights = {name: ("BF16", shape, random_tensor(shape, seed)) for name, shape in shapes.items()}
+    (folder / "adapter_model.safetensors").write_bytes(safetensors(tensors))
+    write_json(folder / "adapter_config.json", {"peft_type": "LORA", "r": rank, "lora_alpha": 8})
+    return folder

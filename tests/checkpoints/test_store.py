@@ -14,7 +14,7 @@ from checkpoints.retention import plan
 from checkpoints.store.aliases import KEPT, Alias, Aliases
 from checkpoints.store.local import LocalFiles
 from checkpoints.store.store import Store
-from tests.checkpoints.models import write_model
+from tests.checkpoints.models import write_adapter, write_model
 
 
 def _publish(store: Store, tmp_path: Path, count: int) -> None:
@@ -129,11 +129,24 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tm
 
 
 def test_an_adapter_keeps_its_base() -> None:
-    made = plan(range(1, 6), keep_last=1, aliased={}, pinned=[], copying=[], base_of={5: 3, 3: 1}.get)
+    made = plan(range(1, 6), keep_last=1, aliased={}, pinned=[], copying=[], bases={5: 3, 3: 1})
     assert made.remove == (2, 4)
     assert made.keep == {1: "base of version 3", 3: "base of version 5", 5: "one of the newest 1"}
 
 
 def test_at_least_one_version_stays() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        plan([1], keep_last=0, aliased={}, pinned=[], copying=[], base_of=lambda version: None)
+        plan([1], keep_last=0, aliased={}, pinned=[], copying=[], bases={})
+
+
+def test_a_published_adapters_base_stays_as_long_as_the_adapter(store: Store, tmp_path: Path) -> None:
+    _publish(store, tmp_path, 2)
+    adapter = write_adapter(tmp_path / "adapter")
+    publish(adapter, store, Request("run", 3, base=1))
+    publish(write_adapter(tmp_path / "adapter2", seed=9), store, Request("run", 4))
+    assert store.manifest(3).kind == "adapter"
+    store.holds.pin(3, "")
+    assert store.collect(keep_last=1).keep[1] == "base of version 3"
+    store.holds.unpin(3)
+    assert store.collect(keep_last=1).remove == (1, 3)
+    assert store.holds.bases() == {}
