@@ -122,7 +122,7 @@ def _in_redis(config: ConfigOption, assignments: SetOption, *, clear: bool) -> i
     try:
         return asyncio.run(work())
     except (RedisError, OSError, TimeoutError, ValueError) as error:
-        fail(f"Redis at {without_passwords(url)} does not do it: {error or type(error).__name__}")
+        fail(f"Redis at {without_passwords(url)} does not do it: {type(error).__name__}: {error}")
 
 
 def _show(found: dict[str, Any], as_json: bool, what: str) -> None:

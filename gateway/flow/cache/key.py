@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import IntEnum
+from math import isinf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,6 +75,8 @@ def at_version(digest: bytes, version: bytes) -> bytes:
 
 def _number(text: str) -> int | float:
     value = float(text)
+    if isinf(value):
+        raise ValueError("beyond what a float holds")
     return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
