@@ -62,7 +62,8 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=0)  # drained: all is with the kernel
         self._transport = transport
         self._number = self._fake.joined(self)
-        self.heed()
+        # Not at once: uvloop begins to read only after this call, whatever is said within it.
+        self._loop.call_soon(self.heed)
 
     def data_received(self, data: bytes) -> None:
         try:
