@@ -168,7 +168,8 @@ class Running:
                 f"{service.name} queued": service.admission.queued,
             }
             for member in service.fleet.members:
-                busy = member.pool.open_count - member.pool.idle_count
+                # One may be the prober's.
+                busy = max(0, member.pool.open_count - member.pool.idle_count - 1)
                 found |= {
                     f"{member.name} in flight": member.in_flight,
                     f"{member.name} tokens": member.tokens,
@@ -177,7 +178,7 @@ class Running:
         return [f"{what}: {count}" for what, count in found.items() if count]
 
     async def comes_to_rest(self, within: float = 2.0) -> None:
-        """Return when every count is 0. The connections of probes come and go, so this may take a moment."""
+        """Return when every count is 0."""
 
         def at_rest() -> bool:
             left = self.leftovers()

@@ -54,6 +54,8 @@ class Fleet:
         self._metrics = metrics
         self._random = random
         self._members: dict[str, Member] = {}
+        self._left: list[Member] = []
+        """Those that were removed and on which something may still run."""
         self._rotation: Rotation[Member] = Rotation((), last_resort=False)
         self._choose = POLICIES[options.routing.policy]((), options.routing, random)
         self._wake_at = inf
@@ -82,8 +84,17 @@ class Fleet:
 
     @property
     def slots(self) -> int:
-        """Requests that the members in rotation may have in all."""
-        return sum(member.limit for member in self._rotation.members)
+        """Requests that may run in all: what members in rotation may have, and what others still have.
+
+        0 while none is in rotation. A request that ends on a member outside takes nothing from the others.
+        """
+        inside = self._rotation.members
+        if not inside:
+            return 0
+        outside = (
+            member.in_flight for member in (*self._members.values(), *self._left) if member not in inside
+        )
+        return sum(member.limit for member in inside) + sum(outside)
 
     @property
     def versions(self) -> list[str]:
@@ -120,6 +131,7 @@ class Fleet:
             del self._members[member.name]
             self._log(member, member.health.remove(now))
             member.retire()
+        self._left = [member for member in (*self._left, *gone) if member.in_flight]
         come = [self._admit(spec, now) for name, spec in wanted.items() if name not in self._members]
         if gone or come:
             self._rebuild()
