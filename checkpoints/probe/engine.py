@@ -94,11 +94,11 @@ class Engine:
     def __enter__(self) -> Engine:
         try:
             found = self._models()
+            if not found:
+                raise EngineError(f"{self.url} serves no model")
         except BaseException:
             self._http.close()
             raise
-        if not found:
-            raise EngineError(f"{self.url} serves no model")
         chosen = next((entry for entry in found if entry.id == self._model), found[0])
         self._model = self._model or chosen.id
         self.max_tokens = chosen.max_model_len or self.max_tokens
