@@ -2,7 +2,7 @@
 
 python loadtests/publish/weights.py perturb OLD NEW --seed 3 --scale 0.05
 python loadtests/publish/weights.py mix NEW OLD OUT NAME…      NEW, but these tensors of OLD
-python loadtests/publish/weights.py tie OLD NEW                the head is the embedding
+python loadtests/publish/weights.py tie OLD NEW                    the head is the embedding too
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> None:
     if given.what == "perturb":
         write(perturb(tensors, given.seed, given.scale), Path(first), Path(second))
     elif given.what == "tie":
-        tensors.pop("lm_head.weight", None)
+        # the head's numbers are of the size that logits need; the embedding's would make them too wide
+        tensors["model.embed_tokens.weight"] = tensors.pop("lm_head.weight")
         write(tensors, Path(first), Path(second), tie_word_embeddings=True)
     else:
         old = load_file(Path(second) / FILE)
