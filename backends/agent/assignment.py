@@ -5,6 +5,7 @@ Everything that can be found out without starting an engine is found out here, a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def assign(
         token=token,
         version=version,
         scratch=place.scratch,
+        cores=len(os.sched_getaffinity(0)),
         inherited=environment,
     )
     return Assignment(

@@ -53,15 +53,18 @@ def engine_command(
     token: str,
     version: str,
     scratch: Path,
+    cores: int,
     inherited: Mapping[str, str],
 ) -> Command:
     """What starts this engine. `vllm` is the executable, `device` what its build runs on (not `auto`).
 
     `scratch` is a private folder for the sockets between the engine's own processes.
 
+    `cores`: those that this process may run on, shared by all replicas.
+
     `settings.extra_args` come last, so they win over what is set here, except for the address.
     """
-    environment = _environment(settings, model, device, inherited)
+    environment = _environment(settings, model, device, cores, inherited)
     if len(str(scratch).encode()) + IPC_NAME_BYTES <= MAX_SOCKET_PATH:
         # Sockets between the engine's processes lie there; in a shared folder they would be left behind.
         environment["TMPDIR"] = str(scratch)
@@ -121,7 +124,11 @@ def _address(listen: Listen) -> list[str]:
 
 
 def _environment(
-    settings: EngineSettings, model: ResolvedModel, device: Device, inherited: Mapping[str, str]
+    settings: EngineSettings,
+    model: ResolvedModel,
+    device: Device,
+    cores: int,
+    inherited: Mapping[str, str],
 ) -> dict[str, str]:
     environment = {name: value for name, value in inherited.items() if not name.startswith(OWN_PREFIX)}
     environment |= {
@@ -135,6 +142,9 @@ def _environment(
     if device is Device.CPU:
         # Bound threads would put several engines on the same cores.
         environment["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        # More threads than cores wait for each other at every operation: seen to cost a factor of 50.
+        workers = max(1, settings.replicas) * settings.tensor_parallel_size
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, cores // workers)))
     if device is Device.CPU and settings.tensor_parallel_size == 1:
         # The only worker runs inside the engine's core instead of a third process, which is there to bind
         # threads: a third less time to start, half a gigabyte less memory, no busy waiting between the two.

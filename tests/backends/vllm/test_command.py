@@ -29,6 +29,7 @@ def command(
         token="secret",
         version="base-1",
         scratch=Path(scratch),
+        cores=4,
         inherited=inherited or {},
     )
 
@@ -47,6 +48,7 @@ def test_the_defaults_on_cpu() -> None:
         "CHANGEOVER_MODEL_VERSION": "base-1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": "/run/c/backend-0.ipc",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -123,3 +125,18 @@ def test_a_scratch_folder_too_deep_for_sockets_is_not_used() -> None:
     made = command(EngineSettings(), inherited={"TMPDIR": "/tmp"}, scratch="/" + "x" * 80)
 
     assert made.environment["TMPDIR"] == "/tmp"
+
+
+def test_all_replicas_together_use_no_more_threads_than_there_are_cores() -> None:
+    def threads(**settings: int) -> str:
+        return command(EngineSettings(**settings)).environment["OMP_NUM_THREADS"]
+
+    assert threads(replicas=1) == "4"
+    assert threads(replicas=2) == "2"
+    assert threads(replicas=1, tensor_parallel_size=2) == "2"
+    assert threads(replicas=16) == "1"
+
+
+def test_a_number_of_threads_that_the_operator_chose_stays() -> None:
+    assert command(EngineSettings(env={"OMP_NUM_THREADS": "3"})).environment["OMP_NUM_THREADS"] == "3"
+    assert command(EngineSettings(), inherited={"OMP_NUM_THREADS": "3"}).environment["OMP_NUM_THREADS"] == "3"
