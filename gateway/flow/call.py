@@ -6,7 +6,9 @@ except to open a new connection. Whatever happens, `_finish` runs once: it gives
 admission, closes the books, and nothing is sent to the client after it.
 
 Retries: at most `retries.attempts`, only before the first byte of an answer, only on another member,
-only for refused, 502, 503, 504 or a connection that died before any byte, and only within the budget.
+only for refused, 502, 503, 504 or a connection that died before any byte, and only within the budget. The
+head of a stream is no part of it: engines send that before they have computed anything, so it is held back
+until the first byte of the body.
 A kept-alive connection that the engine closed just as it was used is replaced once and not counted.
 """
 
@@ -29,7 +31,7 @@ from gateway.observe.labels import Attempt, RetryReason
 from gateway.observe.outcome import Outcome
 from gateway.upstream.connection import Connection, Headers
 from gateway.upstream.faults import Fault, Unreachable
-from gateway.upstream.headers import read_answer
+from gateway.upstream.headers import Told, read_answer
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
@@ -69,6 +71,8 @@ class Call(Ticket):
     _connect: asyncio.Task[None] | None = None
     _tried: tuple[str, ...] = ()
     _replaced = False
+    _head: Told | None = None
+    """Of a stream whose body has not begun."""
     _paused_at = 0.0
     _own_limit = False
     """Whether the client's own limit is the shorter one."""
@@ -172,8 +176,19 @@ class Call(Ticket):
                 self._service.fleet.learn_version(member, told.version.decode("latin-1"))
         else:
             told.version = member.version_mark
-        self._record.status = status
         self._record.version = member.version
+        if status == 200 and self.request.stream:
+            self._head = told
+            self.phase = Phase.WAITING
+        else:
+            self._answer(status, told)
+
+    def _answer(self, status: int, told: Told) -> None:
+        """From here on the answer is this member's."""
+        self.phase = Phase.ANSWERING
+        if self._head is not None:
+            self._head = None
+        self._record.status = status
         self.request.body = b""
         self.request.answer.head(status, told, self._marks(told.version))
 
@@ -194,6 +209,8 @@ class Call(Ticket):
             self._service.series.inter_chunk.observe(now - record.last)
         else:
             record.first = now
+            if self._head is not None:
+                self._answer(200, self._head)
         record.last = self._spoke_at = now
         lease = self._lease
         assert lease is not None
@@ -208,6 +225,8 @@ class Call(Ticket):
         if self.phase is Phase.ENDED:
             return
         self._connection = None
+        if self._head is not None:
+            self._answer(200, self._head)
         lease = self._lease
         assert lease is not None
         record = self._record
@@ -248,14 +267,14 @@ class Call(Ticket):
         self._broken(fault)
 
     def _broken(self, fault: Fault) -> None:
-        """An attempt has failed before the head of an answer."""
+        """An attempt has failed before the first byte of an answer."""
         lease = self._lease
         assert lease is not None
         now = monotonic()
         kind, attempt, reason = _FAULTS[fault]
         self.phase = Phase.FAILED
         self._service.blame(lease.member, kind, now)
-        untouched = fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT, Fault.LOST)
+        untouched = fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT, Fault.LOST) or self._head is not None
         if untouched and self._retry(reason, attempt, now):
             return
         if fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT) and self._wait_for_another(attempt, now):
@@ -322,6 +341,8 @@ class Call(Ticket):
 
     def _let_go(self, attempt: Attempt | None) -> None:
         """End the present attempt: nothing of it may be heard again."""
+        if self._head is not None:
+            self._head = None
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()
@@ -342,7 +363,7 @@ class Call(Ticket):
         record = self._record
         if now >= self.deadline:
             # An answer that flows is no fault of the backend's, however long it gets.
-            ours = self.phase is Phase.WAITING and not self._own_limit
+            ours = self.phase in (Phase.CONNECTING, Phase.WAITING) and not self._own_limit
             error = DeadlineExceeded("The request took longer than its limit.")
             self._expire(error, Kind.FIRST_BYTE if ours else Kind.CLIENT_DEADLINE, now)
         elif self._paused_at:
@@ -398,12 +419,12 @@ class Call(Ticket):
         if self.phase is Phase.ENDED:
             return
         self._record.error = error.message
+        answered = self._record.answered > 0 and self._head is None
         self._let_go(attempt)
         started = self.exchange.started
         if not started:
             self._record.status = error.status
         self.request.answer.broken(error, b"")
-        answered = self._record.answered > 0
         self._finish(Outcome.TRUNCATED if started and answered else error.outcome, now, None)
 
     def _finish(self, outcome: Outcome, now: float, attempt: Attempt | None) -> None:

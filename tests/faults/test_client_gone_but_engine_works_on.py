@@ -55,7 +55,8 @@ async def test_the_engine_is_free_when_a_client_leaves_in_mid_stream(how: How) -
 
 @pytest.mark.fault("A2")
 async def test_the_engine_is_free_when_a_client_leaves_between_head_and_first_token() -> None:
-    async with fakes(1, Behaviour(delay_first_chunk_s=30)) as (fake,), gateway_to(fake) as gateway:
+    silent, quickly = Behaviour(delay_first_chunk_s=30), {"heartbeat_s": 0.05}
+    async with fakes(1, silent) as (fake,), gateway_to(fake, timeouts=quickly) as gateway:
         for path, body in STREAMS.values():
             left = await leave(gateway.url, request(path, body), AfterEvents(0))
             await assert_free(fake, left)
