@@ -9,8 +9,9 @@ point leaves nothing a reader can see; the next publisher sweeps what it left. C
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -66,10 +67,11 @@ def publish(
     check_name("run", request.run)
     root = folder.resolve(strict=True)
     before = _stamps(root)
-    found = read_contents(root)
     newest = store.newest()
-    form, contents, sources = _as_published(root, found, request, newest)
-    _refuse_bad(root, found, contents, request, None if newest is None else store.served(newest.version))
+    with _present(root):
+        found = read_contents(root)
+        form, contents, sources = _as_published(root, found, request, newest)
+        _refuse_bad(root, found, contents, request, None if newest is None else store.served(newest.version))
     present = find_step(store, request.run, request.step)
     if present is not None:
         _refuse_other_contents(request, present, sources)
@@ -78,7 +80,7 @@ def publish(
     if make_probe is not None:
         parent = None if newest is None else store.files.local(newest.data)
         request = msgspec.structs.replace(request, probe=make_probe(root, parent))
-    store.files.sweep(set)
+    store.sweep_staging()
     staging = store.files.stage()
     try:
         pace = None if request.bytes_per_s is None else Pace(request.bytes_per_s)
@@ -130,12 +132,21 @@ def _refuse_bad(
         raise RefusedError(verdict)
 
 
+@contextmanager
+def _present(root: Path) -> Iterator[None]:
+    """The trainer's rotation may take files away at any moment."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceChangedError(
+            f"{root} went away while it was published: keep more checkpoints (save_total_limit)"
+        ) from error
+
+
 def _stamps(root: Path) -> dict[str, tuple[int, int, int]]:
     """Size, time and inode of each file: what changes when somebody writes, replaces or removes one."""
-    try:
+    with _present(root):
         stats = {path.relative_to(root).as_posix(): path.stat() for path in root.rglob("*") if path.is_file()}
-    except FileNotFoundError as error:
-        raise SourceChangedError(f"{root} is being removed while it is published") from error
     return {name: (stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
 
 

@@ -41,7 +41,7 @@ def make_probe(
     """Score the built-in texts and those given with the folder's weights in fp32.
 
     Args:
-        parent: the version before, for counterfactuals.
+        parent: the version before, for counterfactuals; not used if it is another architecture.
         texts: some of the training data; at most as many as there are built-in ones are used.
         seconds: for single-tensor counterfactuals.
         temperature: divides the logits, as some trainers do; 1 is right for an engine at 1.
@@ -57,9 +57,11 @@ def make_probe(
         Scored(tuple(ids), *numbers, kind=kind)
         for (kind, ids), numbers in zip(batch, _score(model, rows, temperature), strict=True)
     ]
-    others = (
-        [] if parent is None else list(_counterfactuals(model, _load(parent), rows, seconds, temperature))
-    )
+    others: list[Counterfactual] = []
+    if parent is not None:
+        before = _load(parent)
+        if _shapes(before) == _shapes(model):
+            others = list(_counterfactuals(model, before, rows, seconds, temperature))
     return Probe(
         schema=SCHEMA,
         trainer_dtype="float32",
@@ -87,6 +89,10 @@ def _load(folder: Path) -> Any:
         folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
     )
     return model.eval()
+
+
+def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in model.state_dict().items()}
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

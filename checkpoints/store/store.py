@@ -197,6 +197,11 @@ class Store:
             self.journal.append("removed", by=by, detail={"versions": removed})
         return Plan(tuple(removed), again.keep)
 
+    def sweep_staging(self) -> None:
+        """Remove what killed writers left where that is cheap to tell; `collect` does it everywhere."""
+        if self.files.local("") is not None:
+            self.files.sweep(self._locations)
+
     def _remove(self, version: int) -> None:
         where = folder_of(version)
         data = where if self.files.local("") is not None else self._data_of(version)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
+from checkpoints.contents import ADAPTER_CONFIG
 from checkpoints.draft import Metrics, Request
 from checkpoints.manifest import Manifest
 from checkpoints.probe.making import has_torch, make_probe_with
@@ -64,6 +65,9 @@ def publish(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Publish although another run has superseded this one.")
     ] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Full weights that an adapter was merged into.")
+    ] = False,
     base: Annotated[int | None, typer.Option(help="Adapters: the version that they rest on.")] = None,
     max_rate: Annotated[
         float | None, typer.Option(min=0.001, metavar="MB/S", help="Copy no faster than this.")
@@ -82,6 +86,7 @@ def publish(
         request = Request(
             run=run or _safe(folder.resolve().parent.name),
             step=_step(folder) if step is None else step,
+            kind="merged" if merged else None,
             untie=untie,
             base=base,
             metrics=_metrics(metrics or []),
@@ -90,7 +95,7 @@ def publish(
             take_over=take_over,
             bytes_per_s=None if max_rate is None else max_rate * 1e6,
         )
-        making = _maker(probe_python, probe_texts, probe_seconds) if probe == _AUTO else None
+        making = _maker(folder, probe_python, probe_texts, probe_seconds) if probe == _AUTO else None
         start = time.monotonic()
         with _bar(shown=not as_json) as report:
             made = publish_folder(
@@ -112,8 +117,10 @@ def _signer(key: Path | None) -> Callable[[Manifest], Manifest] | None:
 
 
 def _maker(
-    python: Path | None, texts: Path | None, seconds: float
+    folder: Path, python: Path | None, texts: Path | None, seconds: float
 ) -> Callable[[Path, Path | None], bytes] | None:
+    if (folder / ADAPTER_CONFIG).exists():
+        return None  # only the engine has the base that an adapter's numbers need
     if python is None and not has_torch():
         if not _ENGINE_PYTHON.exists():
             print("no probe is made: no torch here, name an interpreter with --probe-python", file=sys.stderr)

@@ -174,6 +174,17 @@ def test_data_of_a_writer_that_died_is_swept_when_it_is_old(webhdfs: WebHdfs, tm
     files.close()
 
 
+def test_publishing_leaves_the_old_data_of_other_versions_alone(webhdfs: WebHdfs, tmp_path: Path) -> None:
+    files = WebHdfsFiles(webhdfs.url, "/stores/toy", None)
+    store = Store(files, "toy")
+    first = publish(write_model(tmp_path / "a", seed=1), store, Request("run", 1)).manifest
+    webhdfs.old = {first.data.removeprefix("data/")}
+    publish(write_model(tmp_path / "b", seed=2), store, Request("run", 2))
+    store.collect(keep_last=5)
+    store.fetch(1, tmp_path / "out")
+    files.close()
+
+
 def test_a_store_that_is_not_reachable_says_so(tmp_path: Path) -> None:
     files = WebHdfsFiles("http://127.0.0.1:9", "/stores/toy", None)
     with pytest.raises(StoreError, match="HDFS cannot be reached"):
