@@ -7,7 +7,6 @@ one; when it does, `flow.call` replaces it once. There is no cap here: admission
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 from gateway.upstream.address import Address
 from gateway.upstream.connection import Connection
@@ -56,18 +55,24 @@ class Pool:
         """A new connection. Unreachable if there is none within `connect_s`."""
         loop = asyncio.get_running_loop()
         address = self.address
+        connection = Connection(self)
         try:
             async with asyncio.timeout(self.connect_s):
                 if address.path:
-                    _, connection = await loop.create_unix_connection(lambda: Connection(self), address.path)
+                    await loop.create_unix_connection(lambda: connection, address.path)
                 else:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(self), address.host, address.port
-                    )
+                    await loop.create_connection(lambda: connection, address.host, address.port)
         except TimeoutError as error:
+            connection.abandon()
             raise Unreachable(Fault.CONNECT_TIMEOUT, str(address)) from error
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, UnicodeError) as error:
             raise Unreachable(Fault.REFUSED, f"{address} ({error})") from error
+        except asyncio.CancelledError:
+            # It may have been made in the very moment in which nobody wanted it any more.
+            connection.abandon()
+            raise
+        if connection.transport is None:
+            raise Unreachable(Fault.LOST, str(address))
         self._all.add(connection)
         return connection
 
