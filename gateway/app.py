@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from gateway.cli.lazy import installed_version
 from gateway.errors import GatewayError
 from gateway.fleet import members
-from gateway.fleet.discovery import Names
+from gateway.fleet.discovery import LookUp, Names, system_look_up
 from gateway.fleet.fleet import Fleet, FleetOptions
 from gateway.fleet.keeper import Keeper
 from gateway.flow.account import Account, Sink
@@ -79,8 +79,12 @@ class Gateway:
         slot: int = 0,
         sinks: tuple[Sink, ...] = (),
         load: Callable[[], Loaded] | None = None,
+        look_up: LookUp = system_look_up,
     ) -> None:
-        """`run_dir`: sockets and shared counters, prepared. `load` reads the settings again, for reloads."""
+        """`run_dir`: sockets and shared counters, prepared. `load` reads the settings again, for reloads.
+
+        `look_up` finds the addresses of DNS endpoints.
+        """
         settings = loaded.settings
         now = time.monotonic()
         self.settings: Settings = settings
@@ -97,6 +101,7 @@ class Gateway:
         self._tasks = TaskOwner("gateway", failed=lambda name: self.metrics.task_failures.add())
         self._account = Account(sinks)
         self._keepers: dict[str, Keeper] = {}
+        self._look_up = look_up
         self._services = Services([])
         self._keys = Keys(settings.auth.keys)
         self._reader = Reader(
@@ -226,7 +231,7 @@ class Gateway:
             service = Service(fleet, options, self.metrics, self._account, self._tasks, now)
             fleet.on_change = lambda service=service: service.rotation_changed(time.monotonic())  # type: ignore[misc]
             self._keepers[model.name] = Keeper(
-                fleet, specs[model.name], Names(model.endpoints), settings.health
+                fleet, specs[model.name], Names(model.endpoints, self._look_up), settings.health
             )
             services.append(service)
         self._services.replace(services)
@@ -268,9 +273,7 @@ class Gateway:
                 continue
             service.fleet.reconfigure(self._fleet_options(settings, model))
             service.reconfigure(_service_options(settings, model), now)
-            self._keepers[service.name].set_members(
-                specs[service.name], Names(model.endpoints), settings.health
-            )
+            self._keepers[service.name].set_members(specs[service.name], model.endpoints, settings.health)
         self._keys.replace(settings.auth.keys)
         self._quota.configure(settings.auth.keys, now)
         self._reader.affinity = _affinity(settings)

@@ -33,6 +33,7 @@ from backends import rundir
 from backends.fake import Behaviour, Fake
 from backends.fake.behaviour import WORK_PATHS
 from gateway.app import Gateway
+from gateway.fleet.discovery import LookUp, system_look_up
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
 from gateway.fleet.states import State
@@ -207,14 +208,18 @@ class _Collector(logging.Handler):
 
 @asynccontextmanager
 async def gateway_to(
-    *engines: Fake | str, ready: bool = True, rests: bool = True, **sections: Settings
+    *engines: Fake | str,
+    ready: bool = True,
+    rests: bool = True,
+    look_up: LookUp = system_look_up,
+    **sections: Settings,
 ) -> AsyncIterator[Running]:
     """A gateway in front of these engines (or URLs). `sections`: settings, such as `limits={...}`.
 
     ready: wait until every engine is. rests: at the end every count must come back to 0.
     """
     urls = [engine if isinstance(engine, str) else engine.url for engine in engines]
-    async with serving(settings_for(*urls, **sections)) as running:
+    async with serving(settings_for(*urls, **sections), look_up) as running:
         if ready:
             await eventually(lambda: all(m.health.state is State.READY for m in running.members) and urls)
         yield running
@@ -223,7 +228,7 @@ async def gateway_to(
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[Running]:
+async def serving(settings: Settings, look_up: LookUp = system_look_up) -> AsyncIterator[Running]:
     """A gateway with exactly these settings (but for host and port). Fails if it logs an exception."""
     records: list[RequestRecord] = []
     logged: list[logging.LogRecord] = []
@@ -238,7 +243,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         def read() -> Any:
             return load(file, environment={})
 
-        gateway = Gateway(read(), run_dir=run_dir, sinks=(records.append,), load=read)
+        gateway = Gateway(read(), run_dir=run_dir, sinks=(records.append,), load=read, look_up=look_up)
         server = _InProcess(gateway)
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]), name="gateway")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 from gateway.fleet.member import Spec
@@ -19,6 +19,15 @@ from gateway.upstream.address import Address, parse_address
 logger = logging.getLogger(__name__)
 
 LOOKUP_TIMEOUT_S = 5.0
+
+LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Every address of a host, for connections to this port. Raises OSError or UnicodeError where it fails."""
+
+
+async def system_look_up(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
 
 
 def is_name(endpoint: Endpoint) -> bool:
@@ -31,43 +40,54 @@ def fixed(endpoints: Sequence[Endpoint]) -> list[Spec]:
     return [_spec(endpoint, parse_address(endpoint.url)) for endpoint in endpoints if not is_name(endpoint)]
 
 
-async def look_up(endpoint: Endpoint) -> list[Spec]:
-    """One member for each address of a DNS endpoint, in a stable order. Raises OSError, TimeoutError."""
-    address = parse_address(endpoint.url)
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(LOOKUP_TIMEOUT_S):
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    hosts = sorted({str(entry[4][0]) for entry in found})
-    return [_spec(endpoint, Address(host=host, port=address.port)) for host in hosts]
-
-
 class Names:
     """The last good answer for each DNS endpoint."""
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._endpoints = [endpoint for endpoint in endpoints if is_name(endpoint)]
-        self._known: dict[str, list[Spec]] = {}
+    def __init__(self, endpoints: Sequence[Endpoint], look_up: LookUp = system_look_up) -> None:
+        self._look_up = look_up
+        self._endpoints: list[Endpoint] = []
+        self._known: dict[str, Sequence[str]] = {}
         self._failing: set[str] = set()
+        self.follow(endpoints)
 
     def __bool__(self) -> bool:
         return bool(self._endpoints)
 
-    async def refresh(self) -> list[Spec]:
-        """Look all names up; those that fail keep what they last gave."""
-        for endpoint in self._endpoints:
-            try:
-                specs = await look_up(endpoint)
-            except (OSError, TimeoutError) as error:
-                self._complain(endpoint.url, str(error) or "timed out")
-                continue
-            if not specs:
-                self._complain(endpoint.url, "no addresses")
-                continue
-            if endpoint.url in self._failing:
-                self._failing.discard(endpoint.url)
-                logger.info("Looking up %s works again", endpoint.url)
-            self._known[endpoint.url] = specs
-        return [spec for specs in self._known.values() for spec in specs]
+    def follow(self, endpoints: Sequence[Endpoint]) -> None:
+        """Other endpoints from now on. What is known of those that stay is kept."""
+        self._endpoints = [endpoint for endpoint in endpoints if is_name(endpoint)]
+        urls = {endpoint.url for endpoint in self._endpoints}
+        self._known = {url: hosts for url, hosts in self._known.items() if url in urls}
+        self._failing &= urls
+
+    @property
+    def members(self) -> list[Spec]:
+        """Those that the last good answers name: one for each address, in a stable order."""
+        return [
+            _spec(endpoint, Address(host=host, port=parse_address(endpoint.url).port))
+            for endpoint in self._endpoints
+            for host in self._known.get(endpoint.url, ())
+        ]
+
+    async def refresh(self) -> None:
+        """Look all names up at once; those that fail keep what they last gave."""
+        await asyncio.gather(*(self._refresh(endpoint.url) for endpoint in self._endpoints))
+
+    async def _refresh(self, url: str) -> None:
+        address = parse_address(url)
+        try:
+            async with asyncio.timeout(LOOKUP_TIMEOUT_S):
+                hosts = sorted(set(await self._look_up(address.host, address.port)))
+        except (OSError, TimeoutError, UnicodeError) as error:
+            self._complain(url, str(error) or "timed out")
+            return
+        if not hosts:
+            self._complain(url, "no addresses")
+            return
+        if url in self._failing:
+            self._failing.discard(url)
+            logger.info("Looking up %s works again", url)
+        self._known[url] = hosts
 
     def _complain(self, url: str, reason: str) -> None:
         if url not in self._failing:

@@ -14,7 +14,7 @@ from gateway.fleet import probing
 from gateway.fleet.discovery import Names
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Spec
-from gateway.settings.tree import Health
+from gateway.settings.tree import Endpoint, Health
 from gateway.tasks import TaskOwner
 
 
@@ -26,7 +26,6 @@ class Keeper:
         self._fixed = list(fixed)
         self._names = names
         self._health = health
-        self._found: list[Spec] = []
         self._probers: dict[str, asyncio.Task[None]] = {}
         self._lookups: asyncio.Task[None] | None = None
         self._tasks = TaskOwner(f"keeper of {fleet.model}")
@@ -36,10 +35,13 @@ class Keeper:
         self._apply()
         self._follow_names()
 
-    def set_members(self, fixed: Sequence[Spec], names: Names, health: Health) -> None:
-        """The configuration has changed. Members that stay are not touched."""
+    def set_members(self, fixed: Sequence[Spec], endpoints: Sequence[Endpoint], health: Health) -> None:
+        """The configuration has changed. Members that stay are not touched.
+
+        Names among `endpoints` that were followed before keep what they gave until they give something else.
+        """
         self._fixed = list(fixed)
-        self._names = names
+        self._names.follow(endpoints)
         if health != self._health:
             self._health = health
             self._end_probers(list(self._probers))
@@ -57,17 +59,15 @@ class Keeper:
             self._lookups = None
         if self._names:
             self._lookups = self._tasks.start("look up names", self._look_up())
-        else:
-            self._found = []
 
     async def _look_up(self) -> None:
         while True:
-            self._found = await self._names.refresh()
+            await self._names.refresh()
             self._apply()
             await asyncio.sleep(self._health.resolve_s)
 
     def _apply(self) -> None:
-        _, gone = self._fleet.apply([*self._fixed, *self._found], time.monotonic())
+        _, gone = self._fleet.apply([*self._fixed, *self._names.members], time.monotonic())
         self._end_probers([member.name for member in gone])
         for member in self._fleet.members:
             if member.name not in self._probers:

@@ -8,6 +8,7 @@ has sent nothing for a while: that is what tells a frozen engine from a slow ans
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import re
 import time
@@ -20,6 +21,8 @@ from gateway.fleet.member import Member
 from gateway.settings.tree import Health
 from gateway.upstream.faults import Fault, Unreachable
 from gateway.upstream.fetch import Answer, fetch
+
+logger = logging.getLogger(__name__)
 
 NAMES_EVERY_S = 30.0
 """Between two readings of a member's model names."""
@@ -53,12 +56,16 @@ async def watch(fleet: Fleet, member: Member, options: Health) -> None:
     names_at = 0.0
     while True:
         started = time.monotonic()
-        answer = await _probe(fleet, member, options)
-        if answer is not None and started >= names_at:
-            await _learn_names(fleet, member, options)
-            names_at = started + NAMES_EVERY_S
-        if member.in_flight and member.health.silent_s(time.monotonic()) > options.interval_s:
-            await _read_counters(fleet, member, options)
+        try:
+            answer = await _probe(fleet, member, options)
+            if answer is not None and started >= names_at:
+                await _learn_names(fleet, member, options)
+                names_at = started + NAMES_EVERY_S
+            if member.in_flight and member.health.silent_s(time.monotonic()) > options.interval_s:
+                await _read_counters(fleet, member, options)
+        except Exception:
+            # A member that nobody looks after any more would stay as it is for ever.
+            logger.exception("Probing %s/%s failed; it goes on", fleet.model, member.name)
         pause = options.interval_s * (1 + JITTER * (random.random() - 0.5))
         await asyncio.sleep(max(0.0, started + pause - time.monotonic()))
 
