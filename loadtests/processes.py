@@ -50,17 +50,19 @@ class Server:
         return sum(_rss_bytes(pid) for pid in family(self.pid)) / 1e6
 
     def wait_ready(self, port: int, path: str = "/health", within_s: float = 60.0) -> None:
-        """Until GET answers 200. Raises ServerFailed."""
+        """Until GET of `path` answers 200; an empty path: until it accepts. Raises ServerFailed."""
         deadline = time.monotonic() + within_s
         said = "refused"
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise ServerFailed(f"{self.name} ended with {self._process.returncode}: {self.last_words()}")
-            said = _get(port, path)
+            said = _get(port, path) if path else _connect(port)
             if said == "200":
                 return
             time.sleep(0.1)
-        raise ServerFailed(f"{self.name}: {path} said {said} for {within_s:g} s: {self.last_words()}")
+        raise ServerFailed(
+            f"{self.name}: {path or 'its port'} said {said} for {within_s:g} s: {self.last_words()}"
+        )
 
     def last_words(self) -> str:
         """The end of its log."""
@@ -212,6 +214,14 @@ def _kill(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
+
+
+def _connect(port: int) -> str:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            return "200"
+    except OSError as error:
+        return type(error).__name__
 
 
 def _get(port: int, path: str) -> str:

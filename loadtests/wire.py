@@ -204,6 +204,13 @@ class Client:
         """Begin a request; `done` gets its exchange. False: the limit is reached, nothing is sent."""
         if self.open >= self._limit:
             return False
+        self.begin(wire, done, stream=stream, timeout_s=timeout_s, keep=keep)
+        return True
+
+    def begin(
+        self, wire: bytes, done: Done, *, stream: bool = False, timeout_s: float = 60.0, keep: bool = False
+    ) -> Exchange:
+        """The same, whatever the limit; the exchange shows how far it is."""
         self.open += 1
 
         def finished(exchange: Exchange) -> None:
@@ -211,9 +218,9 @@ class Client:
             done(exchange)
 
         exchange = Exchange(wire, monotonic(), finished, stream=stream, keep=keep)
-        self.dispatch(exchange)
         exchange.start(self.loop, timeout_s, lambda: self._expire(exchange))
-        return True
+        self.dispatch(exchange)
+        return exchange
 
     async def call(
         self, wire: bytes, *, stream: bool = False, timeout_s: float = 60.0, keep: bool = False
