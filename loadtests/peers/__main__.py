@@ -12,68 +12,19 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loadtests import changeover
 from loadtests.environment import environment
-from loadtests.peers import configs, results, rounds, wrk
-from loadtests.peers.catalog import DIRECT, OURS, OURS_LOGGING, PEERS, Peer, Place
-from loadtests.peers.install import NotRun, from_debian
+from loadtests.peers import results, rounds, wrk
+from loadtests.peers.bench import FAILURES, Bench
+from loadtests.peers.catalog import DIRECT, OURS, OURS_LOGGING, PEERS, Peer
+from loadtests.peers.install import from_debian
 from loadtests.peers.rounds import Lengths, Measured, Runner, Start
-from loadtests.processes import Server, ServerFailed, cores, end_on_sigterm, free_ports, running
+from loadtests.processes import end_on_sigterm, free_ports, running
 from loadtests.report import REPORTS, Report, text_table, write
 
 QUICK = Lengths(rounds=3, warm_up=1, many=2, alone=1, streams=1)
 FULL = Lengths(rounds=5, warm_up=1, many=4, alone=2, streams=3)
-SLOWEST_START_S = 120.0
 OURS_CACHED = "changeover, cache hits"
-FAILURES = (NotRun, ServerFailed, wrk.WrkFailed)
-
-
-class Bench:
-    """Where this run happens: its cores, its folder, what it says."""
-
-    def __init__(self, folder: Path, lengths: Lengths) -> None:
-        self.folder = folder
-        self.lengths = lengths
-        self.core, self.load_core = cores()
-
-    def say(self, line: str) -> None:
-        print(line, flush=True)
-
-    def static_nginx(self, stack: ExitStack, name: str, core: int) -> tuple[Server, list[int]]:
-        """Two upstreams that answer at once. Raises NotRun, ServerFailed."""
-        ports = free_ports(2)
-        home = self.folder / name
-        home.mkdir()
-        config = home / "nginx.conf"
-        config.write_text(configs.static_upstreams(ports, home))
-        command = [str(from_debian("nginx") / "nginx"), "-c", str(config), "-p", str(home)]
-        return stack.enter_context(running(name, command, port=ports[0], core=core)), ports
-
-    def start_peer(self, peer: Peer, upstreams: list[int], stack: ExitStack) -> Runner:
-        port, spare = free_ports(2)
-        home = Path(stack.enter_context(TemporaryDirectory(dir=self.folder)))
-        command = peer.command(Place(peer.install(), port, spare, upstreams, home))
-        server = stack.enter_context(
-            running(
-                peer.name.replace(" ", "-"),
-                command,
-                port=port,
-                path=peer.ready,
-                core=self.core,
-                environment=peer.environment,
-                within_s=SLOWEST_START_S,
-            )
-        )
-        return Runner(server, port)
-
-    def start_ours(self, upstreams: list[int], log: bool, stack: ExitStack) -> Runner:
-        settings = {"endpoints": changeover.urls(upstreams), "logging": {"requests": log}}
-        name = f"changeover-{'log' if log else 'quiet'}"
-        return Runner(*stack.enter_context(changeover.gateway(settings, name=name, core=self.core)))
-
-    def start_direct(self, stack: ExitStack) -> Runner:
-        server, ports = self.static_nginx(stack, "direct", self.core)
-        return Runner(server, ports[0])
+LOGGING = {"logging": {"requests": True}}
 
 
 def plain_requests(bench: Bench, chosen: list[Peer]) -> list[Measured]:
@@ -82,11 +33,12 @@ def plain_requests(bench: Bench, chosen: list[Peer]) -> list[Measured]:
     hit = wrk.script(bench.folder, "hit", rounds.CACHED_BODY)
     with ExitStack() as stack:
         _, upstreams = bench.static_nginx(stack, "upstreams", bench.load_core)
+        quiet = partial(bench.start_ours, upstreams, {}, "gateway")
         starts: list[tuple[Measured, Start]] = [
-            (Measured(OURS), partial(bench.start_ours, upstreams, False)),
+            (Measured(OURS), quiet),
             *((Measured(peer.name), partial(bench.start_peer, peer, upstreams)) for peer in chosen),
-            (Measured(OURS_LOGGING), partial(bench.start_ours, upstreams, True)),
-            (Measured(OURS_CACHED), partial(bench.start_ours, upstreams, False)),
+            (Measured(OURS_LOGGING), partial(bench.start_ours, upstreams, LOGGING, "gateway-log")),
+            (Measured(OURS_CACHED), quiet),
             (Measured(DIRECT), bench.start_direct),
         ]
 
@@ -105,7 +57,7 @@ def streams(bench: Bench, chosen: list[Peer], measured: dict[str, Measured]) -> 
     with ExitStack() as stack:
         stack.enter_context(running("pacer", pacer, port=ports[0], core=bench.load_core))
         starts: list[tuple[Measured, Start]] = [
-            (measured[OURS], partial(bench.start_ours, ports, False)),
+            (measured[OURS], partial(bench.start_ours, ports, {}, "gateway")),
             *((measured[peer.name], partial(bench.start_peer, peer, ports)) for peer in chosen),
         ]
         starts = [(each, start) for each, start in starts if not each.why_not]

@@ -68,12 +68,21 @@ Start = Callable[[ExitStack], Runner]
 """Starts a peer for as long as the stack lives. Raises ServerFailed or NotRun."""
 
 
-def requests_round(runner: Runner, into: Measured, script: Path, lengths: Lengths, core: int) -> None:
+def requests_round(
+    runner: Runner,
+    into: Measured,
+    script: Path,
+    lengths: Lengths,
+    core: int,
+    *,
+    path: str = "/v1/completions",
+    connections: int = MANY,
+) -> None:
     """Plain requests: warm up, many connections, one connection. Raises ServerFailed, WrkFailed."""
-    url = f"http://127.0.0.1:{runner.port}/v1/completions"
-    wrk.run(url, script, connections=MANY, seconds=lengths.warm_up, core=core)
+    url = f"http://127.0.0.1:{runner.port}{path}"
+    wrk.run(url, script, connections=connections, seconds=lengths.warm_up, core=core)
     before = runner.server.cpu_s()
-    many = wrk.run(url, script, connections=MANY, seconds=lengths.many, core=core)
+    many = wrk.run(url, script, connections=connections, seconds=lengths.many, core=core)
     spent = runner.server.cpu_s() - before
     if many.failed or not many.requests:
         raise ServerFailed(f"{many.failed} of {many.requests} requests failed")

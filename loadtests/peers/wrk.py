@@ -28,20 +28,23 @@ class WrkFailed(RuntimeError):
     """wrk printed something else."""
 
 
-def script(folder: Path, name: str, body: str, *, unique: bool = False) -> Path:
-    """A Lua file that posts `body`; `unique`: with `NUMBER` in it replaced by a different one each time."""
+def script(folder: Path, name: str, body: str, *, different: int | None = None) -> Path:
+    """A Lua file that posts `body`.
+
+    `different`: NUMBER in it becomes one of so many numbers in turn; 0: another one each time, in every run.
+    """
     lines = [
         'wrk.method = "POST"',
         'wrk.headers["Content-Type"] = "application/json"',
         f"wrk.body = [[{body}]]",
     ]
-    if unique:
+    if different is not None:
         lines += [
             "local count, first, last = 0, wrk.body:match('^(.*)NUMBER(.*)$')",
             "math.randomseed(os.time())",
-            "local run = math.random(1, 1000000000)",
+            f"local run = {'0' if different else 'math.random(1, 1000000000)'}",
             "request = function()",
-            "  count = count + 1",
+            f"  count = {f'(count + 1) % {different}' if different else 'count + 1'}",
             "  return wrk.format(nil, nil, nil, first .. run .. '-' .. count .. last)",
             "end",
         ]
