@@ -13,6 +13,7 @@ from checkpoints.probe.judge import Report
 _PLOT, _MARGIN = 420, 40
 _MAX_POINTS = 5000
 """More would only make the page heavy: every k-th is drawn."""
+_MAX_NAMES = 20
 _LINES = (
     ("mean", "mean |Δlogp|"),
     ("p99", "P99 |Δlogp|"),
@@ -54,6 +55,23 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("parts tested for old values", f"{len(report.shares)}, of them stale {len(stale)}"),
         ("parts the probe cannot see", ", ".join(report.invisible) or "none"),
     ]
+
+
+def summary(report: Report) -> dict[str, object]:
+    """What a journal keeps of a verdict: the conclusion, the numbers and the engine's own noise."""
+    return {
+        "passed": report.passed,
+        "cause": report.diagnosis.cause,
+        "evidence": report.diagnosis.evidence,
+        "names": report.diagnosis.names[:_MAX_NAMES],
+        "numbers": msgspec.to_builtins(report.numbers),
+        "noise": msgspec.to_builtins(report.noise),
+        "limits": msgspec.to_builtins(report.limits),
+        "breaches": report.breaches,
+        "moved": report.moved,
+        "prefix": msgspec.to_builtins(report.prefix),
+        "engine": report.engine,
+    }
 
 
 def as_text(report: Report) -> str:

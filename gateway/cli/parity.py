@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -14,10 +15,11 @@ from checkpoints.probe.contract import Probe, decode_probe
 from checkpoints.probe.engine import Engine
 from checkpoints.probe.judge import Report, judge
 from checkpoints.probe.replay import observe
-from checkpoints.probe.report import as_html, as_json, as_text
-from checkpoints.store.open import models, open_store
+from checkpoints.probe.report import as_html, as_json, as_text, summary
+from checkpoints.store.store import Store
 from checkpoints.verify import verify_folder
 from gateway.cli.options import fail
+from gateway.cli.stores import DEFAULT_STORE, ModelOption, StoreOption, open_one
 
 _GUARD_HEADER = "x-changeover-token"
 
@@ -33,10 +35,8 @@ def verify(
         str | None,
         typer.Option("--against", metavar="URL", help="The engine. Default: only check without one."),
     ] = None,
-    store: Annotated[
-        str, typer.Option("--store", envvar="CHANGEOVER_STORE", metavar="URL")
-    ] = "checkpoint-store",
-    model: Annotated[str | None, typer.Option("--model", help="The model in the store.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    model: ModelOption = None,
     served_model: Annotated[
         str | None, typer.Option("--served-model", help="The model's name at the engine. Default: its first.")
     ] = None,
@@ -68,18 +68,22 @@ def verify(
     try:
         if against is None:
             _without_engine(checkpoint)
-        probe, subject, folder = _probe(checkpoint, store, model)
+        subject = _subject(checkpoint, store, model)
         headers = {_GUARD_HEADER: token} if token else {}
         with Engine(against, model=served_model, api_key=api_key, headers=headers) as engine:
-            seen = observe(engine, probe, folder)
+            seen = observe(engine, subject.probe, subject.folder)
         report = judge(
-            probe,
+            subject.probe,
             seen,
             engine_dtype=engine_dtype,
             changes=_limits(limit or []),
-            subject=subject,
+            subject=subject.name,
             engine=against,
         )
+        if subject.store is not None:
+            subject.store.journal.append(
+                "verdict", version=subject.version, by="changeover verify", detail=summary(report)
+            )
     except CheckpointError as error:
         fail(str(error))
     except OSError as error:
@@ -110,28 +114,37 @@ def _without_engine(checkpoint: str) -> NoReturn:
     raise typer.Exit(1 if verdict.refused else 0)
 
 
-def _probe(checkpoint: str, store: str, model: str | None) -> tuple[Probe, str, Path | None]:
-    """The probe, its subject's name, and the version's folder where it is on this machine."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is verified; `folder` is there where its files are on this machine, `store` where it is of one."""
+
+    probe: Probe
+    name: str
+    folder: Path | None = None
+    store: Store | None = None
+    version: int | None = None
+
+
+def _subject(checkpoint: str, store: str, model: str | None) -> Subject:
     path = Path(checkpoint)
-    folder = path if path.is_dir() else None
     if path.is_dir():
-        path = path / PROBE_FILE
-        if not path.is_file():
+        file = path / PROBE_FILE
+        if not file.is_file():
             fail(f"{checkpoint} has no probe: publish it, or make one with python -m checkpoints.probe.maker")
+        return Subject(decode_probe(file.read_bytes(), str(file)), checkpoint, path)
     if path.is_file():
-        return decode_probe(path.read_bytes(), str(path)), checkpoint, folder
-    found = [model] if model else models(store)
-    if len(found) != 1:
-        fail(
-            f"{store}: name the model with --model" + (f": {', '.join(found)}" if found else " (it has none)")
-        )
-    opened = open_store(store, found[0])
+        return Subject(decode_probe(path.read_bytes(), str(path)), checkpoint)
+    opened = open_one(store, model, None)
     manifest = opened.manifest(opened.resolve(checkpoint))
     if not manifest.has_probe():
         fail(f"{manifest.model} version {manifest.version} was published without a probe")
-    raw = opened.small_file(manifest, PROBE_FILE)
-    subject = f"{manifest.model} version {manifest.version}"
-    return decode_probe(raw, PROBE_FILE), subject, opened.files.local(manifest.data)
+    return Subject(
+        decode_probe(opened.small_file(manifest, PROBE_FILE), PROBE_FILE),
+        f"{manifest.model} version {manifest.version}",
+        opened.files.local(manifest.data),
+        opened,
+        manifest.version,
+    )
 
 
 def _limits(assignments: list[str]) -> dict[str, float]:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from checkpoints.probe.contract import Probe, encode_probe
+from checkpoints.store.open import open_store
 from tests.checkpoints.engine_fake import running_engine
 from tests.checkpoints.models import write_model
 from tests.checkpoints.test_replay import _probe as probe_of
@@ -107,9 +108,35 @@ def test_verify_judges_an_engine_and_writes_text_json_and_a_page(tmp_path: Path,
     file = tmp_path / "probe.json"
     file.write_bytes(encode_probe(probe))
     with running_engine() as engine:
-        arguments = ("verify", file, "--against", engine.url, "--html", tmp_path / "r.html", "--json", tmp_path / "r.json")  # fmt: skip  # noqa: E501
+        written = ("--html", tmp_path / "r.html", "--json", tmp_path / "r.json")
+        arguments = ("verify", file, "--against", engine.url, *written)
         assert "passed" in run(*arguments)
         engine.seed = 1
         assert "failed: not_moved" in run(*arguments, fails=True)
     assert msgspec.json.decode((tmp_path / "r.json").read_bytes())["diagnosis"]["cause"] == "not_moved"
     assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_a_verdict_on_a_version_is_kept_with_its_numbers_and_the_engines_noise(
+    tmp_path: Path, probe: Probe
+) -> None:
+    folder = write_model(tmp_path / "checkpoint-1")
+    (tmp_path / "probe.json").write_bytes(encode_probe(probe))
+    store = tmp_path / "store"
+    run(
+        "publish",
+        folder,
+        "--store",
+        store,
+        "--model",
+        "toy",
+        "--run",
+        "r",
+        "--probe",
+        tmp_path / "probe.json",
+    )
+    with running_engine() as engine:
+        run("verify", "latest", "--store", store, "--against", engine.url)
+    entry = open_store(str(store), "toy").journal.last(1)[0]
+    assert (entry.event, entry.version, entry.detail["passed"]) == ("verdict", 1, True)
+    assert {"numbers", "noise", "limits", "prefix"} <= entry.detail.keys()

@@ -146,6 +146,7 @@ def test_each_fault_fails_and_is_named(changes: dict[str, object], cause: Cause)
     assert report.diagnosis.cause is cause, report.diagnosis
 
 
+@pytest.mark.fault("S8")
 def test_a_stale_tensor_is_named_although_every_limit_is_met() -> None:
     report = _judged(scored=_places(change="tensor"))
     assert report.breaches == ()

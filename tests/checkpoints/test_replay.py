@@ -60,6 +60,7 @@ def test_an_engine_that_did_not_move_is_told(engine: FakeEngine) -> None:
     assert _judge(engine, _probe()).diagnosis.cause is Cause.NOT_MOVED
 
 
+@pytest.mark.fault("S8")
 def test_a_prefix_cache_from_before_the_swap_is_told(engine: FakeEngine) -> None:
     engine.remembers, engine.seed = True, 1
     probe = _probe()

@@ -111,6 +111,7 @@ def test_two_publishers_never_take_the_same_number_and_lose_none(tmp_path: Path)
             assert (store.manifest(version).run, store.manifest(version).step) == (run, step)
 
 
+@pytest.mark.fault("S10")
 def test_of_two_publishers_of_different_runs_the_superseded_one_is_told(tmp_path: Path) -> None:
     store = _store(tmp_path / "store")
     barrier = threading.Barrier(2)
