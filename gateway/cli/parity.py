@@ -24,40 +24,47 @@ from gateway.cli.stores import DEFAULT_STORE, ModelOption, StoreOption, open_one
 _GUARD_HEADER = "x-changeover-token"
 
 
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(help="A version, an alias or latest of a store; a checkpoint's folder; a probe's file."),
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option("--against", metavar="URL", help="The engine. Default: only check without one."),
+]
+ServedModelOption = Annotated[
+    str | None, typer.Option("--served-model", help="The model's name at the engine. Default: its first.")
+]
+ApiKeyOption = Annotated[str | None, typer.Option("--api-key", envvar="CHANGEOVER_ENGINE_API_KEY")]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", envvar="CHANGEOVER_TOKEN", help="For the engine's guard, to compare checksums."),
+]
+EngineDtypeOption = Annotated[
+    str, typer.Option("--engine-dtype", help="What the engine computes in; decides the limits.")
+]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="NAME=NUMBER", help="Replace one limit, as mean=0.1."),
+]
+HtmlOption = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")]
+JsonFileOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout.")
+]
+
+
 def verify(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            help="A version, an alias or latest of a store; a checkpoint's folder; a probe's file."
-        ),
-    ],
-    against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="URL", help="The engine. Default: only check without one."),
-    ] = None,
+    checkpoint: CheckpointArgument,
+    against: AgainstOption = None,
     store: StoreOption = DEFAULT_STORE,
     model: ModelOption = None,
-    served_model: Annotated[
-        str | None, typer.Option("--served-model", help="The model's name at the engine. Default: its first.")
-    ] = None,
-    api_key: Annotated[str | None, typer.Option("--api-key", envvar="CHANGEOVER_ENGINE_API_KEY")] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token", envvar="CHANGEOVER_TOKEN", help="For the engine's guard, to compare checksums."
-        ),
-    ] = None,
-    engine_dtype: Annotated[
-        str, typer.Option("--engine-dtype", help="What the engine computes in; decides the limits.")
-    ] = "bfloat16",
-    limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="NAME=NUMBER", help="Replace one limit, as mean=0.1."),
-    ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - is stdout.")
-    ] = None,
+    served_model: ServedModelOption = None,
+    api_key: ApiKeyOption = None,
+    token: TokenOption = None,
+    engine_dtype: EngineDtypeOption = "bfloat16",
+    limit: LimitOption = None,
+    html: HtmlOption = None,
+    json_file: JsonFileOption = None,
 ) -> None:
     """Replay a checkpoint's probe on an engine and say whether it computes the same, and if not, why.
 

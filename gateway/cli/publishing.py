@@ -28,53 +28,58 @@ _ENGINE_PYTHON = Path(".venv-engine/bin/python")
 _AUTO, _NONE = "auto", "none"
 
 
+RunOption = Annotated[str | None, typer.Option(help="The training run. Default: the name of DIR's parent.")]
+StepOption = Annotated[int | None, typer.Option(min=0, help="Default: the number at the end of DIR's name.")]
+MetricsOption = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=NUMBER", help="Training metrics; may be repeated.")
+]
+ProbeOption = Annotated[
+    str, typer.Option(metavar="auto|none|FILE", help="Make it if there is torch, or none, or take this.")
+]
+ProbePythonOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="An interpreter with torch. Default: this one, or .venv-engine's."),
+]
+ProbeTextsOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Training texts, one a line.")]
+ProbeSecondsOption = Annotated[
+    float, typer.Option(min=0, help="For the numbers that find a single stale tensor.")
+]
+UntieOption = Annotated[
+    bool | None, typer.Option("--untie/--as-is", help="Write a tied model's output head out.")
+]
+RestartAllowedOption = Annotated[
+    bool, typer.Option("--restart-allowed", help="Configuration, tokenizer or template may differ.")
+]
+TakeOverOption = Annotated[
+    bool, typer.Option("--take-over", help="Publish although another run has superseded this one.")
+]
+MergedOption = Annotated[bool, typer.Option("--merged", help="Full weights that an adapter was merged into.")]
+MaxRateOption = Annotated[
+    float | None, typer.Option(min=0.001, metavar="MB/S", help="Copy no faster than this.")
+]
+SignOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Sign with this private key (PEM).")]
+
+
 def publish(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The checkpoint, in the Hugging Face layout.")
     ],
     store: StoreOption = DEFAULT_STORE,
     model: ModelOption = None,
-    run: Annotated[
-        str | None, typer.Option(help="The training run. Default: the name of DIR's parent.")
-    ] = None,
-    step: Annotated[
-        int | None, typer.Option(min=0, help="Default: the number at the end of DIR's name.")
-    ] = None,
-    metrics: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=NUMBER", help="Training metrics; may be repeated.")
-    ] = None,
-    probe: Annotated[
-        str, typer.Option(metavar="auto|none|FILE", help="Make it if there is torch, or none, or take this.")
-    ] = _AUTO,
-    probe_python: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="An interpreter with torch. Default: this one, or .venv-engine's."),
-    ] = None,
-    probe_texts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Training texts, one a line.")
-    ] = None,
-    probe_seconds: Annotated[
-        float, typer.Option(min=0, help="For the numbers that find a single stale tensor.")
-    ] = 60.0,
-    untie: Annotated[
-        bool | None, typer.Option("--untie/--as-is", help="Write a tied model's output head out.")
-    ] = None,
-    restart_allowed: Annotated[
-        bool, typer.Option("--restart-allowed", help="Configuration, tokenizer or template may differ.")
-    ] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Publish although another run has superseded this one.")
-    ] = False,
-    merged: Annotated[
-        bool, typer.Option("--merged", help="Full weights that an adapter was merged into.")
-    ] = False,
+    run: RunOption = None,
+    step: StepOption = None,
+    metrics: MetricsOption = None,
+    probe: ProbeOption = _AUTO,
+    probe_python: ProbePythonOption = None,
+    probe_texts: ProbeTextsOption = None,
+    probe_seconds: ProbeSecondsOption = 60.0,
+    untie: UntieOption = None,
+    restart_allowed: RestartAllowedOption = False,
+    take_over: TakeOverOption = False,
+    merged: MergedOption = False,
     base: Annotated[int | None, typer.Option(help="Adapters: the version that they rest on.")] = None,
-    max_rate: Annotated[
-        float | None, typer.Option(min=0.001, metavar="MB/S", help="Copy no faster than this.")
-    ] = None,
-    sign: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sign with this private key (PEM).")
-    ] = None,
+    max_rate: MaxRateOption = None,
+    sign: SignOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a checkpoint into a store, whole or not at all.
