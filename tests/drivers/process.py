@@ -6,6 +6,7 @@ A process that leaves a traceback in its log fails the test, whatever else it di
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 import sys
@@ -40,6 +41,12 @@ class Running:
     @property
     def alive(self) -> bool:
         return self.process.returncode is None
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its memory (Linux)."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
 
     def signal(self, number: signal.Signals) -> None:
         """SIGTERM, SIGHUP, SIGSTOP, SIGCONT, SIGKILL."""
