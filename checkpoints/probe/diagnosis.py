@@ -142,7 +142,10 @@ def prefix_gaps(left: Sequence[Sequence[Place]], right: Sequence[Sequence[Place]
     """|difference| of the likeliest tokens' log-probabilities, as far as both continue alike."""
     gaps: list[float] = []
     for a, b in zip(left, right, strict=True):
-        for one, other in zip(a, b, strict=True):
+        for one, other in zip(a, b, strict=False):
+            if not one.top or not other.top:
+                gaps.append(abs(one.logprob - other.logprob))
+                continue
             shared = sorted(one.top.keys() & other.top.keys(), key=lambda token: -other.top[token])[:2]
             gaps += [abs(one.top[token] - other.top[token]) for token in shared] or [1.0]
             if _likeliest(one) != _likeliest(other):

@@ -6,6 +6,7 @@ with `logprobs` works too, without likeliest tokens. Knows nothing of probes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -88,7 +89,7 @@ class Engine:
             base_url=base, transport=transport, headers=sent, timeout=_TIMEOUT, trust_env=False
         )
         self._model = model
-        self._echo = False
+        self._echo = self._plain = False
         self.max_tokens = 512
 
     def __enter__(self) -> Engine:
@@ -124,29 +125,23 @@ class Engine:
     def generate(
         self, ids: Sequence[int], count: int, *, salt: str | None = None, temperature: float | None = None
     ) -> list[Place]:
-        """Continue by `count` tokens; `salt` keeps the answer from a prefix cached under another salt."""
-        body: dict[str, object] = {
-            "prompt": list(ids),
-            "max_tokens": count,
-            "logprobs": TOP,
-            "return_tokens_as_token_ids": True,
-            "ignore_eos": True,
-        }
-        if salt is not None:
-            body["cache_salt"] = salt
+        """Continue by up to `count` tokens; `salt` keeps the answer from a prefix cached under another salt.
+
+        A server that knows only OpenAI's fields is asked without salt, and its likeliest tokens have no ids.
+        """
+        body: dict[str, object] = {"prompt": list(ids), "max_tokens": count, "logprobs": TOP}
         if temperature is not None:
             body["temperature"] = temperature
-        found = self._complete(body).logprobs
-        if found is None or len(found.token_logprobs) < count:
+        more: dict[str, object] = {"return_tokens_as_token_ids": True, "ignore_eos": True}
+        if salt is not None:
+            more["cache_salt"] = salt
+        found = self._complete(body if self._plain else {**body, **more}, may_be_refused=not self._plain)
+        if found is None:
+            self._plain = True
+            found = self._complete(body)
+        if found is None or found.logprobs is None or not found.logprobs.token_logprobs:
             raise EngineError(f"{self.url} gives no logprobs of what it generates")
-        tops = found.top_logprobs or [None] * count
-        return [
-            Place(
-                logprob if logprob is not None else float("nan"),
-                _by_id({**(top or {}), token: logprob or 0.0}),
-            )
-            for token, logprob, top in zip(found.tokens, found.token_logprobs, tops, strict=True)
-        ]
+        return _generated(found.logprobs)
 
     def tokenize(self, text: str, *, chat: bool) -> list[int] | None:
         """The engine's ids of a text or a user's message; None where it has no `/tokenize`."""
@@ -170,7 +165,8 @@ class Engine:
 
     def _prompt_logprobs(self, ids: Sequence[int]) -> list[Place] | None:
         body = {"prompt": list(ids), "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP}
-        found = self._complete(body).prompt_logprobs
+        answer = self._complete(body, may_be_refused=True)
+        found = answer.prompt_logprobs if answer is not None else None
         if not found:
             return None
         places: list[Place] = []
@@ -183,14 +179,17 @@ class Engine:
 
     def _echoed(self, ids: Sequence[int]) -> list[Place]:
         body = {"prompt": list(ids), "max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": True}
-        found = self._complete(body).logprobs
+        answer = self._complete(body)
+        found = answer.logprobs if answer is not None else None
         if found is None or len(found.token_logprobs) < len(ids):
             raise EngineError(f"{self.url} has neither prompt_logprobs nor echo: it cannot be probed")
         numbers = found.token_logprobs[1 : len(ids)]
         return [Place(float("nan") if number is None else number, {}) for number in numbers]
 
-    def _complete(self, body: dict[str, object]) -> _Choice:
+    def _complete(self, body: dict[str, object], *, may_be_refused: bool = False) -> _Choice | None:
         answer = self._post("/v1/completions", {"model": self._model, **body})
+        if may_be_refused and answer.status_code in (400, 422):
+            return None
         if answer.status_code != 200:
             raise EngineError(f"{self.url} answered {answer.status_code}: {answer.text[:300]}")
         try:
@@ -217,6 +216,14 @@ class Engine:
             )
         except httpx2.HTTPError as error:
             raise EngineError(f"{self.url} cannot be reached: {error}") from error
+
+
+def _generated(found: _Logprobs) -> list[Place]:
+    tops = found.top_logprobs or [None] * len(found.tokens)
+    return [
+        Place(math.nan if number is None else number, _by_id({**(top or {}), token: number or 0.0}))
+        for token, number, top in zip(found.tokens, found.token_logprobs, tops, strict=True)
+    ]
 
 
 def _where(url: str) -> tuple[str, httpx2.HTTPTransport | None]:

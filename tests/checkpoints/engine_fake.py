@@ -1,7 +1,7 @@
 """A server that answers what a probe asks as vLLM does, from a table of log-probabilities.
 
 Real HTTP on a real socket. Behaviours are switches: no `prompt_logprobs` (only `echo`), no
-`/tokenize`, a prefix cache that remembers what it answered first.
+`/tokenize`, no field that OpenAI has not, a prefix cache that remembers what it answered first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class _Handler(BaseHTTPRequestHandler):
             text = body.get("prompt") or body["messages"][0]["content"]
             self._answer(200, {"tokens": [ord(letter) % VOCABULARY for letter in text]})
         elif self.path == "/v1/completions":
-            if self.server.fails:
+            if self.server.strict and {"cache_salt", "prompt_logprobs", "ignore_eos"} & body.keys():
+                self._answer(400, {"error": {"message": "unknown field"}})
+            elif self.server.fails:
                 self._answer(500, {"error": {"message": "broken"}})
             else:
                 self._answer(200, {"choices": [self.server.complete(body)]})
@@ -74,7 +76,7 @@ class FakeEngine(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.seed = 0
-        self.only_echo = self.fails = self.remembers = False
+        self.only_echo = self.fails = self.remembers = self.strict = False
         self.tokenizes = self.serves_models = True
         self._cache: dict[tuple[object, ...], int] = {}
 
@@ -104,9 +106,10 @@ class FakeEngine(ThreadingHTTPServer):
         for _ in range(count):
             values = distribution(so_far, seed)
             best = likeliest(values, 5)
-            tokens.append(f"token_id:{best[0]}")
+            name = "word-{}" if self.strict else "token_id:{}"
+            tokens.append(name.format(best[0]))
             numbers.append(values[best[0]])
-            tops.append({f"token_id:{token}": values[token] for token in best})
+            tops.append({name.format(token): values[token] for token in best})
             so_far.append(best[0])
         return {"tokens": tokens, "token_logprobs": numbers, "top_logprobs": tops}
 

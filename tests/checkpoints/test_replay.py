@@ -78,6 +78,13 @@ def test_a_server_that_has_only_echo_is_judged_by_it(engine: FakeEngine) -> None
     assert report.golden_compared == 0
 
 
+def test_a_server_that_refuses_what_openai_has_not_is_judged_by_the_rest(engine: FakeEngine) -> None:
+    engine.strict = True
+    assert _judge(engine, _probe()).passed
+    engine.seed = 1
+    assert _judge(engine, _probe()).diagnosis.cause is Cause.NOT_MOVED
+
+
 def test_long_prompts_share_no_beginning_and_fit_the_engine() -> None:
     prompts = warm_prompts(_probe(), 200)
     assert len({tuple(prompt[:12]) for prompt in prompts}) == len(prompts) == 4
