@@ -1,10 +1,11 @@
 """`python -m loadtests.drive URL …`: an open-loop load with progress, JSON results and a page.
 
-    python -m loadtests.drive http://localhost:8000 --rate 50 --seconds 30 --arrivals poisson --seed 1
+    python -m loadtests.drive http://localhost:8000 --rate 10,20,50 --seconds 30 --arrivals poisson --seed 1
     python -m loadtests.drive http://localhost:8000 --trace mooncake.jsonl --speed 2 --processes 2
 
-Arrivals are made beforehand and latency counts from when a request was due. Several processes share the
-schedule, each on a core of its own where there are as many.
+Several rates run one after the other, and the page shows goodput against rate. Arrivals are made beforehand
+and latency counts from when a request was due. Several processes share the schedule, each on a core of its
+own where there are as many.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,13 +21,21 @@ import msgspec
 from loadtests.arrivals import ARRIVALS
 from loadtests.environment import environment
 from loadtests.open_loop import Due
-from loadtests.pages import run_page
+from loadtests.pages import Run, runs_page
 from loadtests.report import REPORTS, write
-from loadtests.samples import Sample, Slo, Summary, summarise
+from loadtests.samples import Sample, Slo, Summary
 from loadtests.shards import drive_sharded
 from loadtests.traces import TraceUnreadable, read_trace, slice_trace
 from loadtests.wire import Target
 from loadtests.workload import Mix, asks, from_trace
+
+
+class Measured(msgspec.Struct):
+    """One rate."""
+
+    name: str
+    summary: Summary
+    samples: list[Sample]
 
 
 class Result(msgspec.Struct):
@@ -33,15 +43,18 @@ class Result(msgspec.Struct):
 
     environment: dict[str, str]
     slo: Slo
-    summary: Summary
-    samples: list[Sample]
+    runs: list[Measured]
+
+
+def _rates(value: str) -> list[float]:
+    return [float(rate) for rate in value.split(",")]
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m loadtests.drive", description="Open-loop load.")
     made.add_argument("url", help="as http://localhost:8000")
-    made.add_argument("--rate", type=float, default=20.0, help="requests a second")
-    made.add_argument("--seconds", type=float, default=30.0)
+    made.add_argument("--rate", type=_rates, default=[20.0], help="requests a second; several with commas")
+    made.add_argument("--seconds", type=float, default=30.0, help="for each rate")
     made.add_argument("--arrivals", choices=sorted(ARRIVALS), default="poisson")
     made.add_argument("--trace", type=Path, help="recorded arrivals and sizes: Azure, BurstGPT, Mooncake")
     made.add_argument("--speed", type=float, default=1.0, help="replay the trace so many times as fast")
@@ -60,36 +73,41 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def schedule(given: argparse.Namespace) -> list[Due]:
-    """What is asked when. Raises TraceUnreadable, OSError."""
+def schedules(given: argparse.Namespace) -> Iterator[tuple[str, list[Due]]]:
+    """The name of each run, and what is asked when. Raises TraceUnreadable, OSError."""
     if given.trace is not None:
         arrivals = slice_trace(read_trace(given.trace), given.seconds, given.speed)
         wanted = from_trace(arrivals, given.model, given.seed, largest=given.largest)
-        return [(arrival.at_s, ask) for arrival, ask in zip(arrivals, wanted, strict=True)]
-    times = ARRIVALS[given.arrivals](given.rate, given.seconds, given.seed)
+        due = [(arrival.at_s, ask) for arrival, ask in zip(arrivals, wanted, strict=True)]
+        yield f"{given.trace.name}, {given.speed:g} × as fast", due
+        return
     mix = Mix(prompt_tokens=given.prompt_tokens, answer_tokens=given.answer_tokens)
-    return list(zip(times, itertools.islice(asks(mix, given.model, given.seed), len(times)), strict=True))
+    wanted = asks(mix, given.model, given.seed)
+    for rate in given.rate:
+        times = ARRIVALS[given.arrivals](rate, given.seconds, given.seed)
+        yield f"{rate:g}/s", list(zip(times, itertools.islice(wanted, len(times)), strict=True))
 
 
 def main() -> int:
     given = parser().parse_args()
     facts = environment()
     slo = Slo(given.slo_latency, given.slo_ttft, given.slo_gap)
+    runs: list[Run] = []
     try:
         target = Target.of(given.url)
-        due = schedule(given)
+        for name, due in schedules(given):
+            print(f"{name}: {len(due)} requests in {given.seconds:g} s to {target.url}", flush=True)
+            samples = drive_sharded(target, due, processes=given.processes, timeout_s=given.timeout)
+            runs.append(Run.of(name, samples, given.seconds, slo))
     except (TraceUnreadable, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{len(due)} requests in {given.seconds:g} s to {target.url}", flush=True)
-    samples = drive_sharded(target, due, processes=given.processes, timeout_s=given.timeout)
-    summary = summarise(samples, given.seconds, slo)
     if given.json is not None:
-        result = Result(facts, slo, summary, samples)
-        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(result)))
-    page = run_page("Open-loop run", samples, summary, slo, facts)
-    print(f"{page.verdict}\n{write(page, given.report)}")
-    return 0 if summary.outcomes["ok"] else 1
+        measured = [Measured(run.name, run.summary, list(run.samples)) for run in runs]
+        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(Result(facts, slo, measured))))
+    page = runs_page("Open-loop run", runs, slo, facts)
+    print(f"{write(page, given.report)}\n{page.verdict}")
+    return 0 if any(run.summary.outcomes["ok"] for run in runs) else 1
 
 
 if __name__ == "__main__":
