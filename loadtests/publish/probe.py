@@ -28,6 +28,8 @@ _TENSORS = (
     "model.layers.0.mlp.down_proj.weight",
     "model.norm.weight",
 )
+_SECONDS, _FEW_SECONDS = 60.0, 5.0
+"""For the counterfactuals of versions that wrong engines are tried with, and of the others."""
 
 
 class Tally:
@@ -90,12 +92,14 @@ class Scene:
         python = self.environment / "bin" / "python"
         subprocess.run([python, script, *map(str, arguments)], check=True, timeout=300)
 
-    def publish(self, folder: Path, model: str, step: int, *options: object) -> Path:
+    def publish(
+        self, folder: Path, model: str, step: int, *options: object, seconds: float = _SECONDS
+    ) -> Path:
         """Publish with a probe; returns the version's folder."""
         python = self.environment / "bin" / "python"
         made = publish(
             folder, self.store, "--model", model, "--run", "probe", "--step", step,
-            "--probe-python", python, "--probe-seconds", 20, *options,
+            "--probe-python", python, "--probe-seconds", seconds, *options,
         )  # fmt: skip
         return self.store / model / "versions" / f"{made['version']:010d}"
 
@@ -116,14 +120,14 @@ class Scene:
 def swapped_in_place(scene: Scene, model: Path, honest: int, tally: Tally) -> Path:
     """Honest swaps one after the other, then the wrong ones, on one engine; returns the last version."""
     before, current = Path(), scene.publish(model, "policy", 0)
+    scene.weights("chain", model, scene.root / "steps", "--count", honest)
     with scene.engine(model) as engine:
         for step in range(1, honest + 1):
-            folder = scene.root / f"step-{step}"
-            scale = (0.01, 0.02, 0.05, 0.1)[step % 4]
-            scene.weights("perturb", current, folder, "--seed", step, "--scale", scale)
-            before, current = current, scene.publish(folder, "policy", step)
+            seconds = _SECONDS if step == honest else _FEW_SECONDS
+            made = scene.publish(scene.root / "steps" / str(step), "policy", step, seconds=seconds)
+            before, current = current, made
             engine.swap(current)
-            tally.honest_one(f"step {step}, swapped in place (x{scale})", scene.judge(current, engine))
+            tally.honest_one(f"step {step}, swapped in place", scene.judge(current, engine))
         engine.swap(before)
         scene.judge(before, engine)  # leaves its long prompts in the prefix cache
         engine.swap(current, right=False)

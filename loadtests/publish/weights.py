@@ -16,6 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 FILE = "model.safetensors"
+STEPS = (0.01, 0.02, 0.05, 0.1)
+"""Of training: in standard deviations of each tensor."""
 Tensors = dict[str, torch.Tensor]
 
 
@@ -47,15 +49,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("perturb", "mix", "tie"))
+    parser.add_argument("what", choices=("perturb", "chain", "mix", "tie"))
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--scale", type=float, default=0.05)
     given = parser.parse_args()
     first, second, *rest = given.arguments
     tensors = load_file(Path(first) / FILE)
     if given.what == "perturb":
         write(perturb(tensors, given.seed, given.scale), Path(first), Path(second))
+    elif given.what == "chain":
+        for step in range(1, given.count + 1):
+            tensors = perturb(tensors, step, STEPS[step % len(STEPS)])
+            write(tensors, Path(first), Path(second) / str(step))
     elif given.what == "tie":
         # the head's numbers are of the size that logits need; the embedding's would make them too wide
         tensors["model.embed_tokens.weight"] = tensors.pop("lm_head.weight")
