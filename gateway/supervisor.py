@@ -53,14 +53,18 @@ class Supervisor:
     """Bound to the port, not listening: keeps the port ours between workers."""
     workers: list[Worker] = field(default_factory=list)
     ending: bool = False
+    received: list[int] = field(default_factory=list)
+    """Signals that the workers have not been sent yet: whoever is being started gets them, too."""
 
     def run(self) -> int:
         """Until told to end. Returns the exit status: 0 if all workers ended in order."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, lambda number, frame: self.received.append(number))
         self.workers = [self._start(slot) for slot in range(self.count)]
         failed = 0
         while True:
+            while self.received:
+                self._pass_on(self.received.pop(0))
             for worker in self.workers:
                 failed |= self._look_at(worker, time.monotonic())
             if self.ending and all(worker.process.poll() is not None for worker in self.workers):
@@ -69,7 +73,12 @@ class Supervisor:
             time.sleep(0.1)
 
     def _start(self, slot: int, pause_s: float = 0.0) -> Worker:
-        process = subprocess.Popen([*self.command, "--slot", str(slot)], preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            [*self.command, "--slot", str(slot)],
+            preexec_fn=die_with_parent,
+            # Out of the terminal's reach: Ctrl-C comes from us alone, and once.
+            process_group=0,
+        )
         return Worker(slot, process, time.monotonic(), pause_s)
 
     def _look_at(self, worker: Worker, now: float) -> bool:
@@ -78,7 +87,7 @@ class Supervisor:
         if code is None:
             return False
         if self.ending:
-            return code not in (0, -signal.SIGTERM)
+            return code not in (0, -signal.SIGTERM, -signal.SIGINT)
         if not worker.again_at:
             fast = now - worker.started < FAST_DEATH_S
             worker.pause_s = min(MAX_PAUSE_S, max(0.5, worker.pause_s * 2)) if fast else 0.0
@@ -92,7 +101,7 @@ class Supervisor:
             self.workers[self.workers.index(worker)] = fresh
         return False
 
-    def _pass_on(self, number: int, frame: object) -> None:
+    def _pass_on(self, number: int) -> None:
         if number != signal.SIGHUP:
             self.ending = True
         for worker in self.workers:
