@@ -77,6 +77,8 @@ def publish(
         _refuse_other_contents(request, present, sources)
         store.advance_candidate(present.version, by=f"run {present.run}")
         return Published(present, True, found.left_out)
+    early = Claim(request.run, request.step, "", request.take_over)
+    decide(early, newest, None, retired=_is_retired(store, request.run))  # refuse before copying
     if make_probe is not None:
         parent = None if newest is None else store.files.local(newest.data)
         request = msgspec.structs.replace(request, probe=make_probe(root, parent))

@@ -1,6 +1,7 @@
 """Makes checkpoints out of checkpoints, in the engine's environment: perturbed, half old, tied.
 
 python loadtests/publish/weights.py perturb OLD NEW --seed 3 --scale 0.05
+python loadtests/publish/weights.py chain OLD FOLDER --count 20     FOLDER/1 and so on, step by step
 python loadtests/publish/weights.py mix NEW OLD OUT NAME…      NEW, but these tensors of OLD
 python loadtests/publish/weights.py tie OLD NEW                    the head is the embedding too
 """
