@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import cast
+from urllib.parse import urlsplit
 
 import httptools
 
@@ -28,10 +29,10 @@ class Target:
     @classmethod
     def of(cls, url: str) -> Target:
         """From `http://host:port`. Raises ValueError with what is missing."""
-        parsed = httptools.parse_url(url.encode())
-        if parsed.schema != b"http" or not parsed.host:
+        parsed = urlsplit(url)
+        if parsed.scheme != "http" or not parsed.hostname:
             raise ValueError(f"{url}: give it as http://host:port")
-        return cls(parsed.host.decode(), parsed.port or 80)
+        return cls(parsed.hostname, parsed.port or 80)
 
     @property
     def url(self) -> str:
