@@ -30,8 +30,8 @@ CLIENTS = 64
 KEYS = 500
 """Different requests that are asked again and again; all fit into any of the caches."""
 PATH = "/v1/completions"
-QUICK = Lengths(rounds=3, warm_up=1, many=2, alone=1, streams=0)
-FULL = Lengths(rounds=5, warm_up=2, many=4, alone=1, streams=0)
+QUICK = Lengths(rounds=3, many=2, alone=1, streams=0)
+FULL = Lengths(rounds=5, many=4, alone=1, streams=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from loadtests.peers.rounds import Lengths, Measured, Runner, Start
 from loadtests.processes import end_on_sigterm, free_ports, running
 from loadtests.report import REPORTS, Report, text_table, write
 
-QUICK = Lengths(rounds=3, warm_up=1, many=2, alone=1, streams=1)
-FULL = Lengths(rounds=5, warm_up=1, many=4, alone=2, streams=3)
+QUICK = Lengths(rounds=3, many=1, alone=1, streams=1)
+FULL = Lengths(rounds=5, many=3, alone=2, streams=2)
 OURS_CACHED = "changeover, cache hits"
 LOGGING = {"logging": {"requests": True}}
 

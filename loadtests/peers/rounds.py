@@ -50,7 +50,6 @@ class Lengths:
     """Seconds of each measurement, and how often."""
 
     rounds: int
-    warm_up: float
     many: float
     alone: float
     streams: float
@@ -78,15 +77,14 @@ def requests_round(
     path: str = "/v1/completions",
     connections: int = MANY,
 ) -> None:
-    """Plain requests: warm up, many connections, one connection. Raises ServerFailed, WrkFailed."""
+    """Plain requests: one connection, which warms it up, then many. Raises ServerFailed, WrkFailed."""
     url = f"http://127.0.0.1:{runner.port}{path}"
-    wrk.run(url, script, connections=connections, seconds=lengths.warm_up, core=core)
+    alone = wrk.run(url, script, connections=1, seconds=lengths.alone, core=core)
     before = runner.server.cpu_s()
     many = wrk.run(url, script, connections=connections, seconds=lengths.many, core=core)
     spent = runner.server.cpu_s() - before
     if many.failed or not many.requests:
         raise ServerFailed(f"{many.failed} of {many.requests} requests failed")
-    alone = wrk.run(url, script, connections=1, seconds=lengths.alone, core=core)
     into.per_s.append(many.per_s)
     into.p50_s.append(many.p50_s)
     into.p99_s.append(many.p99_s)
