@@ -24,6 +24,10 @@ class Valkey:
         login = f":{self.password}@" if self.password else ""
         return f"redis://{login}127.0.0.1:{self.server.port}/0"
 
+    def client(self) -> Redis:
+        """To look at it from outside. The caller closes it."""
+        return Redis(port=self.server.port, password=self.password or None)
+
     def kill(self) -> None:
         """As the kernel's out-of-memory killer does."""
         port = self.server.port

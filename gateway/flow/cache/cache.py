@@ -62,6 +62,11 @@ class Cache:
         self._signalled = _touched(signal)
         self._evicted = evicted
 
+    @property
+    def entries(self) -> int:
+        """Answers in memory."""
+        return len(self._memory) if self._memory is not None else 0
+
     def find(self, key: bytes) -> Entry | None:
         """From memory."""
         return self._memory.get(key, now_ms()) if self._memory is not None else None
@@ -104,7 +109,7 @@ class Cache:
     async def stats(self) -> Stats:
         memory, remote = self._memory, self.remote
         return Stats(
-            len(memory) if memory is not None else 0,
+            self.entries,
             memory.bytes if memory is not None else 0,
             remote.answers if remote is not None else None,
             await remote.count() if remote is not None else None,
