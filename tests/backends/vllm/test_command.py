@@ -39,7 +39,7 @@ def test_the_defaults_on_cpu() -> None:
 
     assert " ".join(made.argv) == (
         "/venv/bin/vllm serve /models/tiny --served-model-name smollm2-135m-instruct "
-        "--tensor-parallel-size 1 --max-num-seqs 32 --dtype auto --generation-config vllm --enforce-eager "
+        "--tensor-parallel-size 1 --max-num-seqs 32 --dtype auto --enforce-eager "
         "--kv-cache-memory-bytes 1073741824 --middleware backends.vllm.guard.Guard --api-server-count 1 "
         "--disable-uvicorn-access-log --shutdown-timeout 30 --uds /run/c/backend-0.sock"
     )
@@ -48,6 +48,7 @@ def test_the_defaults_on_cpu() -> None:
         "CHANGEOVER_MODEL_VERSION": "base-1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",
         "OMP_NUM_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": "/run/c/backend-0.ipc",
@@ -85,7 +86,7 @@ def test_everything_set_on_cuda() -> None:
 
     assert " ".join(made.argv) == (
         "/venv/bin/vllm serve org/model-7b --served-model-name big --tensor-parallel-size 4 "
-        "--max-num-seqs 256 --dtype bfloat16 --generation-config vllm --max-model-len 8192 --enable-lora "
+        "--max-num-seqs 256 --dtype bfloat16 --max-model-len 8192 --enable-lora "
         "--gpu-memory-utilization 0.85 --middleware backends.vllm.guard.Guard --api-server-count 1 "
         "--disable-uvicorn-access-log --shutdown-timeout 5 --max-loras 3 --host 0.0.0.0 --port 8001"
     )
@@ -129,7 +130,7 @@ def test_a_scratch_folder_too_deep_for_sockets_is_not_used() -> None:
 
 def test_all_replicas_together_use_no_more_threads_than_there_are_cores() -> None:
     def threads(**settings: int) -> str:
-        return command(EngineSettings(**settings)).environment["OMP_NUM_THREADS"]
+        return command(EngineSettings.model_validate(settings)).environment["OMP_NUM_THREADS"]
 
     assert threads(replicas=1) == "4"
     assert threads(replicas=2) == "2"
