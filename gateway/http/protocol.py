@@ -35,6 +35,9 @@ from gateway.upstream.connection import Headers
 
 logger = logging.getLogger(__name__)
 
+MAX_BEHIND = 8
+"""Requests read ahead on a connection while the one before them is answered."""
+
 LINGER_S = 2.0
 """How long a refused body is read and thrown away, so that the refusal arrives."""
 
@@ -265,8 +268,10 @@ class EdgeProtocol(HttpToolsProtocol):
         if previous is None or previous.response_complete:
             self.current = exchange
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+            # Read on up to a point: of a connection that is not read nobody hears that its client has left.
+            if len(self.pipeline) >= MAX_BEHIND:
+                self.flow.pause_reading()
         self._check_announced(exchange)
 
     def _head_is_too_large(self) -> bool:

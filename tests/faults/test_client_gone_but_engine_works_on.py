@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from backends.fake import Behaviour, Cut, Ending, Fake, Point
@@ -13,6 +16,7 @@ from tests.drivers.waiting import eventually
 from tests.gateways import FORMS, STREAMS, Running, asked_of, fakes, gateway_to
 
 FREE_WITHIN_S = 0.2
+COMPLETIONS = "/v1/completions"
 HOW = pytest.mark.parametrize("how", list(How), ids=[how.name.lower() for how in How])
 
 SILENT = Behaviour(delay_headers_s=30)
@@ -140,3 +144,54 @@ async def test_the_next_client_is_served_by_the_place_that_became_free() -> None
         fake.behave(Behaviour())
         assert (await ask(gateway.url, *FORMS["predict"])).status == 200
         assert gateway.state(fake) is State.READY
+
+
+@pytest.mark.fault("A2")
+async def test_a_client_with_a_second_request_behind_the_first_frees_both() -> None:
+    async with fakes(1, SILENT) as (fake,), gateway_to(fake) as gateway:
+        path, body = FORMS["completions"]
+        async with connected(gateway.url) as peer:
+            await peer.send(request(path, body) + request(path, body))
+            await eventually(lambda: fake.stats.in_flight == 1)
+        await eventually(lambda: fake.stats.in_flight == 0)
+
+
+@pytest.mark.fault("A2")
+async def test_a_client_that_leaves_a_batch_harms_nobody_in_it() -> None:
+    """While a first request runs, others of equal parameters are collected, and leave as one call."""
+    path, body = FORMS["predict"]
+    slow = Behaviour(delay_headers_s=0.3)
+    async with fakes(1, slow) as (fake,), gateway_to(fake) as gateway, asyncio.TaskGroup() as group:
+        first = group.create_task(ask(gateway.url, path, body), name="first")
+        await eventually(lambda: fake.stats.in_flight == 1)
+        peers = [
+            group.create_task(ask(gateway.url, path, {**body, "prompt": f"Peer {number}"}), name="peer")
+            for number in range(3)
+        ]
+        asked = request(path, {**body, "prompt": "Leaver"})
+        batched = WhileWaiting(
+            lambda: eventually(lambda: b"Leaver" in b"".join(fake.stats.bodies(COMPLETIONS)))
+        )
+        left = await leave(gateway.url, asked, batched)
+        await eventually(lambda: gateway.outcomes[Outcome.CLIENT_GONE] == 1)
+        assert time.monotonic() - left.at_s < FREE_WITHIN_S
+        answers = await asyncio.gather(first, *peers)
+        assert [answer.status for answer in answers] == [200] * 4
+        assert asked_of(fake) == 2
+        assert gateway.outcomes == {Outcome.OK: 4, Outcome.CLIENT_GONE: 1}
+
+
+@pytest.mark.fault("A2")
+async def test_a_batch_that_everybody_leaves_ends_at_the_engine() -> None:
+    path, body = FORMS["predict"]
+    async with fakes(1, SILENT) as (fake,), gateway_to(fake) as gateway:
+        async with connected(gateway.url) as first:
+            await first.send(request(path, body))
+            await eventually(lambda: fake.stats.in_flight == 1)
+            async with connected(gateway.url) as second, connected(gateway.url) as third:
+                for peer in (second, third):
+                    await peer.send(request(path, {**body, "prompt": "Another"}))
+                await eventually(lambda: fake.stats.in_flight == 2)
+            await eventually(lambda: fake.stats.in_flight == 1)
+        await eventually(lambda: fake.stats.in_flight == 0)
+        assert gateway.outcomes == {Outcome.CLIENT_GONE: 3}
