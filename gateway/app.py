@@ -19,16 +19,12 @@ from fastapi import FastAPI
 
 from gateway.cli.lazy import installed_version
 from gateway.errors import GatewayError
-from gateway.fleet import members
-from gateway.fleet.discovery import LookUp, Names, system_look_up
-from gateway.fleet.fleet import Fleet, FleetOptions
-from gateway.fleet.keeper import Keeper
+from gateway.fleet.discovery import LookUp, system_look_up
 from gateway.flow.account import Account, Sink
-from gateway.flow.batcher import BatchOptions
 from gateway.flow.cache.build import build_cache
 from gateway.flow.pipeline import Pipeline
 from gateway.flow.quota import LocalQuota
-from gateway.flow.service import Service, ServiceOptions
+from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
 from gateway.http import admin, ops
@@ -37,6 +33,7 @@ from gateway.http.exchange import Exchange
 from gateway.http.protocol import Edge
 from gateway.http.reading import Affinity, Reader
 from gateway.http.routes import BY_PATH
+from gateway.models import Models
 from gateway.observe import table
 from gateway.observe.cells import Cells
 from gateway.observe.derived import QUANTILES
@@ -49,7 +46,7 @@ from gateway.observe.trace import Identifiers
 from gateway.settings.diff import Diff
 from gateway.settings.load import Loaded
 from gateway.settings.problems import SettingsError
-from gateway.settings.tree import Batching, BatchMode, Model, Settings
+from gateway.settings.tree import BatchMode, Settings
 from gateway.settings.watch import Watcher
 from gateway.tasks import TaskOwner
 
@@ -60,9 +57,6 @@ SWEEP_S = 0.05
 
 EDGE_SWEEP_S = 1.0
 """How often idle and slow connections are looked at."""
-
-UNKNOWN_ENGINE_BATCH = 32
-"""Prompts in one call to an engine of which we do not know how many it computes at a time."""
 
 MAX_BUFFERED_BYTES = 512 * 1024 * 1024
 """Request bodies that one worker holds at a time, unsent."""
@@ -80,10 +74,12 @@ class Gateway:
         sinks: tuple[Sink, ...] = (),
         load: Callable[[], Loaded] | None = None,
         look_up: LookUp = system_look_up,
+        on_settings: Callable[[Settings], None] = lambda settings: None,
     ) -> None:
         """`run_dir`: sockets and shared counters, prepared. `load` reads the settings again, for reloads.
 
-        `look_up` finds the addresses of DNS endpoints.
+        `look_up` finds the addresses of DNS endpoints. `on_settings` hears of settings before they are taken
+        over, for what lies outside the gateway.
         """
         settings = loaded.settings
         now = time.monotonic()
@@ -91,7 +87,7 @@ class Gateway:
         self.version = installed_version()
         self._leaving = False
         self._started = now
-        self._run_dir = run_dir
+        self._on_settings = on_settings
         self._cells = Cells(run_dir / "metrics", slot, table.FAMILIES, now=now)
         self._exposition = Exposition(run_dir / "metrics")
         self._random = random.Random()
@@ -100,9 +96,7 @@ class Gateway:
         )
         self._tasks = TaskOwner("gateway", failed=lambda name: self.metrics.task_failures.add())
         self._account = Account(sinks)
-        self._keepers: dict[str, Keeper] = {}
-        self._look_up = look_up
-        self._services = Services([])
+        self._models = Models(run_dir, self.metrics, self._account, self._tasks, self._random, look_up)
         self._keys = Keys(settings.auth.keys)
         self._reader = Reader(
             self._keys,
@@ -115,13 +109,13 @@ class Gateway:
         self.cache = build_cache(settings.cache, run_dir, self.metrics, self._tasks, self._random)
         self._pipeline = Pipeline(
             self._reader.read,
-            self._services,
+            self._models.served,
             self._quota,
             self._account,
             self.metrics,
             Sharing(self.cache),
         )
-        self._build_services(settings, now)
+        self._models.apply(settings, now)
         self.edge = Edge(
             handle=self._pipeline.handle,
             routes=BY_PATH,
@@ -154,8 +148,7 @@ class Gateway:
         lag = LagSampler(self.metrics.lag)
         lag.start()
         self._lag = lag
-        for keeper in self._keepers.values():
-            await keeper.start()
+        await self._models.start()
         self._tasks.start("sweep", self._sweep())
         self._tasks.start("sweep connections", self._sweep_edge())
         if self._watcher is not None:
@@ -164,8 +157,7 @@ class Gateway:
     async def stop(self) -> None:
         self.abort()
         self._lag.stop()
-        for keeper in self._keepers.values():
-            await keeper.close()
+        await self._models.close()
         await self._tasks.close()
         if self.cache is not None and self.cache.remote is not None:
             await self.cache.remote.close()
@@ -175,9 +167,7 @@ class Gateway:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            now = time.monotonic()
-            for service in self._services:
-                service.tick(now)
+            self._models.tick(time.monotonic())
 
     async def _sweep_edge(self) -> None:
         while True:
@@ -188,7 +178,7 @@ class Gateway:
                 self.cache.heed_signal()
             self.metrics.open_connections.set(len(self.edge.connections))
             loop_now = asyncio.get_running_loop().time()
-            for service in self._services:
+            for service in self._models:
                 for member in service.fleet.members:
                     member.pool.close_idle(loop_now)
                     member.count_connections()
@@ -203,7 +193,7 @@ class Gateway:
     @property
     def running(self) -> int:
         """Requests that have begun and not ended."""
-        return sum(len(service.live) for service in self._services)
+        return sum(len(service.live) for service in self._models)
 
     def begin_leaving(self) -> None:
         """Readiness turns 503; requests are still answered."""
@@ -211,7 +201,7 @@ class Gateway:
 
     def abort(self) -> None:
         """End every request that still runs, each in the form that is possible."""
-        for service in self._services:
+        for service in self._models:
             for call in tuple(service.live):
                 call.shut_down()
 
@@ -220,28 +210,7 @@ class Gateway:
     @property
     def services(self) -> Services:
         """The models that are served."""
-        return self._services
-
-    def _build_services(self, settings: Settings, now: float) -> None:
-        specs = members.specs(settings, self._run_dir)
-        services = []
-        for model in settings.served_models():
-            fleet = Fleet(model.name, self._fleet_options(settings, model), self.metrics, self._random)
-            options = _service_options(settings, model)
-            service = Service(fleet, options, self.metrics, self._account, self._tasks, now)
-            fleet.on_change = lambda service=service: service.rotation_changed(time.monotonic())  # type: ignore[misc]
-            self._keepers[model.name] = Keeper(
-                fleet, specs[model.name], Names(model.endpoints, self._look_up), settings.health
-            )
-            services.append(service)
-        self._services.replace(services)
-
-    def _fleet_options(self, settings: Settings, model: Model) -> FleetOptions:
-        assert model.routing is not None
-        assert model.limits is not None
-        return FleetOptions(
-            model.routing, settings.health, model.limits.max_in_flight_per_member, settings.timeouts.connect_s
-        )
+        return self._models.served
 
     def _refuse_unread(self, exchange: Exchange, error: GatewayError) -> None:
         self._reader.name(exchange)
@@ -265,15 +234,8 @@ class Gateway:
         """Changed settings: what can take effect does, at once and as a whole; nothing in flight notices."""
         settings = loaded.settings
         now = time.monotonic()
-        specs = members.specs(settings, self._run_dir)
-        served = {model.name: model for model in settings.served_models()}
-        for service in self._services:
-            model = served.get(service.name)
-            if model is None:
-                continue
-            service.fleet.reconfigure(self._fleet_options(settings, model))
-            service.reconfigure(_service_options(settings, model), now)
-            self._keepers[service.name].set_members(specs[service.name], model.endpoints, settings.health)
+        self._on_settings(settings)
+        self._models.apply(settings, now)
         self._keys.replace(settings.auth.keys)
         self._quota.configure(settings.auth.keys, now)
         self._reader.affinity = _affinity(settings)
@@ -291,11 +253,11 @@ class Gateway:
         self._keys.identify(authorization.encode("latin-1", "replace"))
 
     def names(self) -> list[str]:
-        return self._services.names
+        return self._models.served.names
 
     def models(self) -> list[ModelStatus]:
         now = time.monotonic()
-        return [_model_status(service, now) for service in self._services]
+        return [_model_status(service, now) for service in self._models.served]
 
     async def status(self) -> GatewayStatus:
         minute = self._exposition.last_minute()
@@ -306,7 +268,7 @@ class Gateway:
             qps=minute.total.qps,
             latency_s={str(share): minute.total.quantile(share) for share in QUANTILES},
             in_flight=self.running,
-            queued=sum(service.admission.queued for service in self._services),
+            queued=sum(service.admission.queued for service in self._models),
             models=self.models(),
         )
 
@@ -318,22 +280,8 @@ def _affinity(settings: Settings) -> Affinity:
     return Affinity.of([model.routing for model in settings.served_models() if model.routing is not None])
 
 
-def _service_options(settings: Settings, model: Model) -> ServiceOptions:
-    assert model.limits is not None
-    return ServiceOptions(
-        model.limits, settings.timeouts, settings.retries, _batch_options(settings.batching, model)
-    )
-
-
 def _batches(settings: Settings) -> bool:
     return settings.batching.mode is BatchMode.AUTO
-
-
-def _batch_options(batching: Batching, model: Model) -> BatchOptions:
-    engine = model.engine.max_batch_size if model.engine is not None else UNKNOWN_ENGINE_BATCH
-    wanted = batching.max_batch_size or engine
-    size = min(wanted, engine) if model.engine is not None else wanted
-    return BatchOptions(batching.mode is BatchMode.AUTO, batching.window_ms / 1000, size)
 
 
 def _model_status(service: Service, now: float) -> ModelStatus:

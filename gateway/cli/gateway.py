@@ -79,6 +79,7 @@ def _work(loaded: Loaded, slot: int | None, overrides: dict[str, str]) -> None:
             slot=slot or 0,
             sinks=(logs.request, *((spans.record,) if spans is not None else ())),
             load=lambda: load(loaded.path, environment=process_environment(), overrides=overrides),
+            on_settings=lambda settings: logs.follow(settings.logging, secrets=secrets_of(settings)),
         )
         sink.dropped = served.metrics.log_lines_dropped.add
         if alone:

@@ -48,6 +48,10 @@ class Keeper:
         self._apply()
         self._follow_names()
 
+    def retire(self) -> None:
+        """The model is served no more: all its members go."""
+        self.set_members([], (), self._health)
+
     async def close(self) -> None:
         await self._tasks.close()
         for member in self._fleet.members:

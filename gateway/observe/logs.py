@@ -43,25 +43,31 @@ class Logs:
     def __init__(self, settings: Logging, sink: Sink, *, secrets: Iterable[str] = ()) -> None:
         """`secrets`: values that must never be seen, such as the keys and tokens of the settings."""
         self._sink = sink
-        redactor = Redactor(secrets)
+        self._redactor = redactor = Redactor(secrets)
         json = settings.format is LogFormat.JSON
-        level = logging.getLevelNamesMapping()[settings.level.upper()]
         self._lines = RequestLines(redactor, json=json)
-        self._write_requests = settings.requests and level <= logging.INFO
+        self._write_requests = False
         handler = _SinkHandler(sink)
         handler.setFormatter(JsonFormatter(redactor) if json else ConsoleFormatter(redactor))
         root = logging.getLogger()
         self._before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in _touched()]
         root.handlers[:] = [handler]
-        root.setLevel(max(level, logging.INFO))
-        for name in OWN_LOGGERS:
-            logging.getLogger(name).setLevel(level)
         for name in FOREIGN_LOGGERS:
             foreign = logging.getLogger(name)
             foreign.handlers.clear()
             foreign.propagate = True
             foreign.setLevel(logging.NOTSET)
         logging.captureWarnings(True)
+        self.follow(settings)
+
+    def follow(self, settings: Logging, *, secrets: Iterable[str] = ()) -> None:
+        """Changed settings: the level and what is written; the format stays. `secrets`: new ones."""
+        self._redactor.learn(secrets)
+        level = logging.getLevelNamesMapping()[settings.level.upper()]
+        self._write_requests = settings.requests and level <= logging.INFO
+        logging.getLogger().setLevel(max(level, logging.INFO))
+        for name in OWN_LOGGERS:
+            logging.getLogger(name).setLevel(level)
 
     def request(self, record: RequestRecord) -> None:
         """Write the line of a request that has ended, if such lines are wanted."""

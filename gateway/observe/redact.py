@@ -42,9 +42,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """Secrets shorter than `SHORTEST_SECRET` are not looked for."""
-        self._secrets = tuple(
-            sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
-        )
+        self._secrets: tuple[str, ...] = ()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Know these as well; nothing is forgotten, since what was a secret may still be in use."""
+        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)}
+        self._secrets = tuple(sorted(known, key=len, reverse=True))
 
     def known(self, text: str) -> str:
         """Replace the known secrets only: for text of our own making."""
