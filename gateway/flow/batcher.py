@@ -116,7 +116,7 @@ class Batcher:
         """Whether batching would help this request."""
         return self.options.on and self.options.size > 1 and monotonic() >= self._countless_until
 
-    def add(self, crowd: Crowd, wanted: Batchable, now: float) -> None:
+    def add(self, crowd: Crowd, wanted: Batchable) -> None:
         """Let it wait for the next batch of its group."""
         request = crowd.request
         key = (wanted.group, request.hint, request.key.priority if request.key is not None else 0)

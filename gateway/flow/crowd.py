@@ -37,8 +37,11 @@ class Place(NamedTuple):
     question: Question
     version: bytes
     """Of the weights that members served when it was asked."""
-    name: bytes
-    """Of those who may share a call."""
+
+    @property
+    def name(self) -> bytes:
+        """Equal for those who may share a call."""
+        return self.question.same_bytes + self.version
 
 
 class Keeper(Protocol):

@@ -17,9 +17,7 @@ from gateway.flow.quota import Grant
 from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.http.exchange import Exchange
-from gateway.observe.labels import CacheEvent
 from gateway.observe.outcome import Outcome
-from gateway.upstream.headers import Kept
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
@@ -84,21 +82,6 @@ class Guest:
 
     # Its ends
 
-    def answer(self, kept: Kept, body: bytes, age_s: float) -> None:
-        """Answer from the cache: `body` is an engine's answer in the form that was asked for."""
-        record = self.record
-        record.cache = CacheEvent.HIT
-        record.computed = False
-        record.status = 200
-        record.version = kept.version.decode("latin-1")
-        answer = self.request.answer
-        answer.head(200, kept, self.marks(kept.version, age_s))
-        answer.data(body)
-        if answer.done():
-            self.finish(Outcome.OK)
-        else:
-            self.fail(DeadlineExceeded("The kept answer cannot be read."))
-
     def fail(self, error: GatewayError) -> None:
         """End with an error, in the form that is still possible."""
         if self.ended:
@@ -125,22 +108,11 @@ class Guest:
         record.ended = monotonic()
         record.prompt_tokens, record.completion_tokens = self.request.answer.usage
         if self.grant is not None:
-            self._close_grant(self.grant)
+            close_grant(self.grant, record)
         self._service.guest_ended(self)
         host, self.host = self.host, None
         if host is not None:
             host.drop(self)
-
-    def _close_grant(self, grant: Grant) -> None:
-        record = self.record
-        if not record.sent:
-            # From the cache, or never sent: no engine worked for it. The request itself counts.
-            if record.outcome is Outcome.OK:
-                grant.close(record.ended, 0)
-            else:
-                grant.cancel(record.ended)
-        else:
-            grant.close(record.ended, (record.prompt_tokens + record.completion_tokens) or None)
 
     # Time
 
@@ -169,3 +141,13 @@ class Guest:
 
     def fail_over(self, member: Member) -> None:
         """A member was found faulty: the call's business."""
+
+
+def close_grant(grant: Grant, record: Record) -> None:
+    """Settle what a client took from its key, by what became of its request."""
+    if record.sent:
+        grant.close(record.ended, (record.prompt_tokens + record.completion_tokens) or None)
+    elif record.outcome is Outcome.OK:
+        grant.close(record.ended, 0)  # from the cache: no engine worked for it, the request itself counts
+    else:
+        grant.cancel(record.ended)

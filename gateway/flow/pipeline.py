@@ -15,7 +15,6 @@ from gateway.errors import GatewayError, Internal, OverQuota
 from gateway.flow import quota
 from gateway.flow.account import Account
 from gateway.flow.call import Call
-from gateway.flow.guest import Guest
 from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.flow.service import Service
@@ -57,7 +56,7 @@ class Pipeline:
             if request.reuse is None and request.batch is None:
                 service.submit(Call(service, exchange, request, grant, now), now)
             else:
-                self.sharing.take(service, Guest(service, exchange, request, grant, now), now)
+                self.sharing.take(service, exchange, request, grant, now)
         except GatewayError as error:
             self.refuse(exchange, error, now)
         except Exception:

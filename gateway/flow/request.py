@@ -42,6 +42,13 @@ class Answer(Protocol):
         """Prompt and completion tokens as the engine reported them; zeros where it did not."""
 
 
+class ClientAnswer(Answer, Protocol):
+    """The answer to one client, which may also come from the cache."""
+
+    def kept(self, told: Told, marks: bytes, body: bytes) -> bool:
+        """Instead of all calls: an engine's good answer as a whole. False if it cannot be read."""
+
+
 @dataclass(slots=True)
 class Request:
     """One request below the edge."""

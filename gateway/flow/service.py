@@ -75,7 +75,7 @@ class Service:
         """Requests that have begun and not ended, and the calls that some of them share."""
         self.batcher = Batcher(self, options.batching)
         self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
-        self._account = account
+        self.account = account
         fleet.on_ejected = self._fail_over
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Service:
         gone = record.outcome is Outcome.CLIENT_GONE
         settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
         if isinstance(call.exchange, Exchange):
-            self._account.close(self.series_of[record.route], record, call.exchange, call.request)
+            self.account.close(self.series_of[record.route], record, call.exchange, call.request)
         else:
             call.exchange.ended(record)
         if settled or call.entry is not None:
@@ -121,7 +121,7 @@ class Service:
         """It is over: called once for each, by itself."""
         self.live.discard(guest)
         series = self.series_of[guest.record.route]
-        self._account.close(series, guest.record, guest.exchange, guest.request)
+        self.account.close(series, guest.record, guest.exchange, guest.request)
 
     def may_retry(self, now: float) -> bool:
         """Take a retry from the budget."""

@@ -18,18 +18,20 @@ from gateway.flow.cache import key
 from gateway.flow.cache.cache import Cache, now_ms
 from gateway.flow.cache.entry import Entry
 from gateway.flow.cache.key import Form
-from gateway.flow.cache.policy import Reuse
 from gateway.flow.crowd import Crowd, Place
 from gateway.flow.guest import Guest
+from gateway.flow.hit import Found, answer_from, serve
+from gateway.flow.quota import Grant
+from gateway.flow.request import Request
 from gateway.flow.service import Service
 from gateway.http import forms
+from gateway.http.exchange import Exchange
 from gateway.observe.labels import CacheEvent
-from gateway.upstream.headers import Kept, Told
+from gateway.upstream.headers import Told
 
 logger = logging.getLogger(__name__)
 
 _CHAT = b"/v1/chat/completions"
-_TYPES = {True: b"text/event-stream; charset=utf-8", False: b"application/json"}
 
 
 class Sharing:
@@ -43,74 +45,65 @@ class Sharing:
     def __repr__(self) -> str:
         return f"<Sharing {len(self._crowds)} crowds>"
 
-    def take(self, service: Service, guest: Guest, now: float) -> None:
-        """Answer this request, some time. Never raises."""
+    def take(
+        self, service: Service, exchange: Exchange, request: Request, grant: Grant | None, now: float
+    ) -> None:
+        """Answer this request, now or later. Whatever it raises, it has not begun to."""
+        place = self._place(service, request) if request.reuse is not None else None
+        if place is not None and request.reuse is not None and request.reuse.look_up:
+            found = self._find(request, place)
+            if found is not None:
+                serve(service, exchange, request, grant, found, now)
+                return
+        guest = Guest(service, exchange, request, grant, now)
         try:
-            self._take(service, guest, now)
+            self._go_on(service, guest, place, now)
         except Exception:
             _fail(guest)
 
-    def _take(self, service: Service, guest: Guest, now: float) -> None:
-        reuse = guest.request.reuse
-        if reuse is None:
-            self._compute(service, guest, None, now)
-            return
-        place = self._place(service, guest)
-        if place is None or not reuse.look_up:
-            service.series.cache.add(CacheEvent.BYPASS)
-            self._compute(service, guest, place, now)
-        elif not self._answer(service, guest, place, reuse, self._find(place)):
-            self._ask_or_join(service, guest, place, reuse, now)
-
-    def _place(self, service: Service, guest: Guest) -> Place | None:
+    def _place(self, service: Service, request: Request) -> Place | None:
         version = service.fleet.sole_version
         if not version:
             return None
-        request = guest.request
         asked = key.question(request.tenant, service.name, request.path, request.body, request.stream)
-        if asked is None:
+        return Place(asked, version) if asked is not None else None
+
+    def _find(self, request: Request, place: Place) -> Found | None:
+        """In memory."""
+        if self._cache is None:
             return None
-        return Place(asked, version, key.at_version(asked.same_bytes, version))
+        return _fit(request, place, self._cache.find(key.at_version(place.question.digest, place.version)))
 
-    def _find(self, place: Place) -> Entry | None:
-        return self._cache.find(key.at_version(place.question.digest, place.version)) if self._cache else None
-
-    def _answer(
-        self, service: Service, guest: Guest, place: Place, reuse: Reuse, entry: Entry | None
-    ) -> bool:
-        """Answer from what was found, if it will do."""
-        if entry is None:
-            return False
-        age_s = entry.age_s(now_ms())
-        if age_s > reuse.max_age_s:
-            return False
-        wanted = place.question.form
-        body = forms.translate(entry.body, Form(entry.form), wanted, chat=entry.chat)
-        if body is None:
-            return False
-        kind = _TYPES[wanted is not Form.WHOLE]
-        length = len(body) if wanted is Form.WHOLE else None
-        service.series.cache.add(CacheEvent.HIT)
-        block = b"content-type: %b\r\n" % kind
-        guest.answer(Kept(block, length, entry.version, b"", kind), body, age_s)
-        return True
-
-    def _ask_or_join(self, service: Service, guest: Guest, place: Place, reuse: Reuse, now: float) -> None:
-        cache = self._cache
-        if place.name in self._crowds or cache is None or cache.remote is None:
+    def _go_on(self, service: Service, guest: Guest, place: Place | None, now: float) -> None:
+        """It was not in memory."""
+        request, cache = guest.request, self._cache
+        if request.reuse is None:
+            self._compute(service, guest, None, now)
+        elif place is None or not request.reuse.look_up:
+            service.series.cache.add(CacheEvent.BYPASS)
+            self._compute(service, guest, place, now)
+        elif cache is None or cache.remote is None or place.name in self._crowds:
             self._join(service, guest, place, now)
-            return
+        else:
+            self._ask(cache, service, guest, place)
 
-        def found(entry: Entry | None) -> None:
+    def _ask(self, cache: Cache, service: Service, guest: Guest, place: Place) -> None:
+        """See whether Redis has it."""
+
+        def told(entry: Entry | None) -> None:
             if guest.ended:
                 return
             try:
-                if not self._answer(service, guest, place, reuse, entry):
+                found = _fit(guest.request, place, entry)
+                if found is not None:
+                    service.series.cache.add(CacheEvent.HIT)
+                    guest.finish(answer_from(found, guest.request, guest.record))
+                else:
                     self._join(service, guest, place, monotonic())
             except Exception:
                 _fail(guest)
 
-        cache.look_up(key.at_version(place.question.digest, place.version), found)
+        cache.look_up(key.at_version(place.question.digest, place.version), told)
 
     def _join(self, service: Service, guest: Guest, place: Place, now: float) -> None:
         crowd = self._crowds.get(place.name)
@@ -127,7 +120,7 @@ class Sharing:
     def _compute(self, service: Service, guest: Guest, place: Place | None, now: float) -> Crowd:
         crowd = Crowd(service, guest, self, place)
         if guest.request.batch is not None and service.batcher.takes(guest.request.batch):
-            service.batcher.add(crowd, guest.request.batch, now)
+            service.batcher.add(crowd, guest.request.batch)
         else:
             crowd.send(now)
         return crowd
@@ -146,9 +139,24 @@ class Sharing:
         form = place.question.form
         if not told.version or not forms.is_whole(body, form):
             return
-        entry = Entry(told.version, now_ms(), int(form), crowd.request.path == _CHAT, body)
+        chat = crowd.request.path == _CHAT
+        entry = Entry(told.version, now_ms(), int(form), chat, body, *crowd.usage)
         if cache.put(key.at_version(place.question.digest, told.version), entry):
             crowd.service.series.cache.add(CacheEvent.STORE)
+
+
+def _fit(request: Request, place: Place, entry: Entry | None) -> Found | None:
+    """What was found, in the form that is wanted; None if it will not do."""
+    if entry is None or request.reuse is None:
+        return None
+    age_s = entry.age_s(now_ms())
+    if age_s > request.reuse.max_age_s:
+        return None
+    wanted = place.question.form
+    if entry.form == wanted:
+        return Found(entry, wanted, entry.body, age_s)
+    body = forms.translate(entry.body, Form(entry.form), wanted, chat=entry.chat)
+    return Found(entry, wanted, body, age_s) if body is not None else None
 
 
 def _fail(guest: Guest) -> None:

@@ -93,7 +93,6 @@ class Prediction:
             self._refusal = PlainBody(self._exchange, status, told.block + marks, told.length)
         self._block = JSON + marks
         self._encoding = told.content_encoding
-        self._cached = told.kept
         self._version = told.version.decode("latin-1")
 
     def data(self, data: bytes) -> None:
@@ -147,6 +146,12 @@ class Prediction:
         else:
             self._exchange.fail(error, marks)
 
+    def kept(self, told: Told, marks: bytes, body: bytes) -> bool:
+        self._cached = True
+        self.head(200, told, marks)
+        self.data(body)
+        return self.done()
+
     def heartbeat(self, marks: bytes) -> bool:
         return False
 
@@ -187,7 +192,6 @@ class PredictionStream:
 
     def head(self, status: int, told: Told, marks: bytes) -> None:
         exchange = self._exchange
-        self._cached = told.kept
         self._version = told.version.decode("latin-1")
         if status == 200 and told.content_type.startswith(b"text/event-stream"):
             exchange.begin(200, EVENT_STREAM + marks, None)
@@ -258,6 +262,12 @@ class PredictionStream:
         else:
             exchange.write(b"" if self._failed else error_event(error))
             exchange.end()
+
+    def kept(self, told: Told, marks: bytes, body: bytes) -> bool:
+        self._cached = True
+        self.head(200, told, marks)
+        self.data(body)
+        return self.done()
 
     def heartbeat(self, marks: bytes) -> bool:
         if isinstance(self._refusal, PlainBody):

@@ -208,6 +208,16 @@ class Relay:
             self._exchange.write(error_event(error))
             self._exchange.end()
 
+    def kept(self, told: Told, marks: bytes, body: bytes) -> bool:
+        exchange = self._exchange
+        if told.length is not None:
+            exchange.reply(200, told.block + marks, body)
+        else:
+            exchange.begin(200, EVENT_STREAM + marks, None)
+            exchange.write(body)
+            exchange.end()
+        return True
+
     def heartbeat(self, marks: bytes) -> bool:
         exchange = self._exchange
         if not self._stream or (self._body is not None and not self._body.interruptible):

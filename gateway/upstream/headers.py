@@ -7,7 +7,6 @@ speaks for itself (framing, its own marks) is never taken from the other side. P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gateway.upstream.connection import Headers
 
@@ -132,14 +131,6 @@ class Told:
     """The guard's mark for "leaving, not broken"."""
     content_type: bytes = b""
     content_encoding: bytes = b""
-    kept: ClassVar[bool] = False
-    """Whether the answer comes from the cache."""
-
-
-class Kept(Told):
-    """What stands for the headers of an answer from the cache."""
-
-    kept = True
 
 
 def read_answer(headers: Headers) -> Told:

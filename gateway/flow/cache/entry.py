@@ -20,6 +20,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     chat: bool
     """Whether it is a chat's answer, or a completion's."""
     body: bytes
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     @property
     def size(self) -> int:

@@ -45,6 +45,8 @@ def reuse(certain: bool, cache_control: bytes, wish: bool | None = None) -> Reus
     `certain`: it is deterministic. `wish`: the `cache` field of /predict, which counts for more.
     Directives are those of RFC 9111, 5.2.1; what cannot be read is left out.
     """
+    if not cache_control and wish is None:
+        return _PLAIN if certain else None
     if wish is False:
         return None
     directives = {name.strip().lower(): value for name, value in _directives(cache_control)}
