@@ -17,7 +17,6 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from gateway.cli.lazy import installed_version
 from gateway.errors import GatewayError
 from gateway.fleet.discovery import LookUp, system_look_up
 from gateway.flow.account import Account, Sink
@@ -29,8 +28,8 @@ from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
 from gateway.http import admin, ops
 from gateway.http.auth import Keys
+from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
-from gateway.http.protocol import Edge
 from gateway.http.reading import Affinity, Reader
 from gateway.http.routes import BY_PATH
 from gateway.models import Models
@@ -49,6 +48,7 @@ from gateway.settings.problems import SettingsError
 from gateway.settings.tree import BatchMode, Settings
 from gateway.settings.watch import Watcher
 from gateway.tasks import TaskOwner
+from gateway.version import installed_version
 
 logger = logging.getLogger(__name__)
 

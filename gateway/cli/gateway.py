@@ -10,7 +10,6 @@ import typer
 
 from backends import rundir
 from gateway.app import Gateway
-from gateway.cli.lazy import installed_version
 from gateway.cli.machine import machine_run_dir
 from gateway.cli.options import ConfigOption, SetOption, fail, load_or_exit, parse_assignments
 from gateway.observe import cells
@@ -22,6 +21,7 @@ from gateway.settings.environment import process_environment
 from gateway.settings.load import Loaded, load
 from gateway.settings.tree import Settings
 from gateway.supervisor import Supervisor, worker_command
+from gateway.version import installed_version
 
 
 def gateway(

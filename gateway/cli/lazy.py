@@ -72,18 +72,10 @@ def _options(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from gateway.version import DISTRIBUTION, installed_version  # slow, and seldom needed
+
         print(f"{DISTRIBUTION} {installed_version()}")
         raise typer.Exit()
-
-
-def installed_version() -> str:
-    """The distribution's version; `unknown` where it runs without being installed."""
-    from importlib.metadata import PackageNotFoundError, version  # slow, and seldom needed
-
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _load(command: Command) -> Any:
