@@ -14,8 +14,6 @@ from typer.main import get_command
 
 from gateway.cli.options import fail
 
-DISTRIBUTION = "changeover"
-
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -43,7 +41,7 @@ def build(commands: Sequence[Command]) -> LazyGroup:
     """The whole application: call it with `prog_name`."""
     app = typer.Typer(
         cls=LazyGroup,
-        name=DISTRIBUTION,
+        name="changeover",
         help="A model-serving gateway that changes the weights of its vLLM engines while they serve.",
         epilog="Example: changeover serve --config infer_config.yaml",
         no_args_is_help=True,
