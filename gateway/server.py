@@ -17,6 +17,7 @@ from collections.abc import Generator
 import uvicorn
 
 from gateway.app import Gateway
+from gateway.http.protocol import bound_to
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class Server(uvicorn.Server):
                 gateway.app,
                 host=server.host,
                 port=server.port,
-                http=gateway.edge.bind(),
+                http=bound_to(gateway.edge),
                 ws="none",
                 loop="uvloop",
                 lifespan="on",

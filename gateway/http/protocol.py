@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httptools
@@ -29,9 +27,8 @@ from gateway.errors import (
     PayloadTooLarge,
 )
 from gateway.http import heads
+from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
-from gateway.http.routes import HotRoute
-from gateway.upstream.connection import Headers
 
 logger = logging.getLogger(__name__)
 
@@ -43,51 +40,6 @@ LINGER_S = 2.0
 
 MAX_READ = 256 * 1024
 """The most that the event loop hands over at a time."""
-
-_CORS_BLOCK = (
-    b"vary: Origin\r\n"
-    b"access-control-expose-headers: x-request-id, x-model-version, x-cache, server-timing\r\n"
-)
-
-
-@dataclass(slots=True)
-class Edge:
-    """What all connections of one worker share."""
-
-    handle: Callable[[Exchange], None]
-    """Gets each hot request when it is whole. Must not raise."""
-    routes: Mapping[bytes, HotRoute]
-    """Hot routes by exact path; POST only."""
-    max_body_bytes: int
-    max_connections: int
-    max_buffered_bytes: int
-    """Request bodies held in memory at a time, over all connections."""
-    header_timeout_s: float
-    keep_alive_s: float
-    cors_origins: frozenset[bytes] = frozenset()
-    connections: set[EdgeProtocol] = field(default_factory=set)
-    buffered: int = 0
-    date_block: bytes = b""
-    leaving: bool = False
-    """Going down: every answer closes its connection."""
-    early: Callable[[Exchange, GatewayError], None] = lambda exchange, error: exchange.fail(error)
-    """Answers (and accounts for) a request that is refused before it was read whole."""
-
-    def cors_block(self, headers: Headers) -> bytes:
-        """The CORS lines for an answer to a request with these headers."""
-        for name, value in headers:
-            if name == b"origin" and (value in self.cors_origins or b"*" in self.cors_origins):
-                return b"access-control-allow-origin: %b\r\n%b" % (value, _CORS_BLOCK)
-        return b""
-
-    def sweep(self, now: float) -> None:
-        """Close connections that are idle, slow to send, or lingering. Once a second."""
-        for protocol in tuple(self.connections):
-            protocol.sweep(now)
-
-    def bind(self) -> type[EdgeProtocol]:
-        """The protocol class for uvicorn's `http` setting, bound to this edge."""
-        return cast("type[EdgeProtocol]", type("BoundEdgeProtocol", (EdgeProtocol,), {"edge": self}))
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -424,3 +376,8 @@ def _reason(error: httptools.HttpParserError) -> GatewayError:
         return BadRequest("The request is not valid HTTP/1.1.")
     logger.error("Reading a request failed", exc_info=cause)
     return Internal("The gateway failed; its log says how.")
+
+
+def bound_to(edge: Edge) -> type[EdgeProtocol]:
+    """The protocol class for uvicorn's `http` setting."""
+    return cast("type[EdgeProtocol]", type("BoundEdgeProtocol", (EdgeProtocol,), {"edge": edge}))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
-from gateway.http.protocol import Edge, EdgeProtocol
+from gateway.http.protocol import EdgeProtocol
 from gateway.http.routes import BY_PATH
 from gateway.upstream.connection import Headers
 from tests.drivers.framing import Data, End, Head, ResponseParser
