@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from backends.fake import Behaviour, Cut, Ending, Point, Rule
-from tests.drivers.raw import Response, ask
+from tests.drivers.raw import Response, ask, connected, request
+from tests.drivers.waiting import eventually
 from tests.faults.seen import asked
 from tests.gateways import FORMS, QUICK, fakes, gateway_to, serving
 
@@ -170,3 +171,21 @@ async def test_a_wrong_time_limit_is_a_400() -> None:
             )
             assert response.status == (200 if value == "" else 400), value
         assert msgspec.json.decode(response.body)
+
+
+@pytest.mark.fault("D9")
+async def test_a_connection_too_many_is_told_so_and_the_others_go_on() -> None:
+    async with fakes(1) as (fake,), gateway_to(fake, server={"max_connections": 2}) as gateway:
+        async with connected(gateway.url) as first, connected(gateway.url) as second:
+            for peer in (first, second):
+                await peer.send(request("/healthz"))
+                assert (await peer.response("GET")).status == 200
+            async with connected(gateway.url) as third:
+                refused = await third.response()
+                assert refused.status == 503
+                assert_shape(refused)
+                assert refused.header("retry-after") == "5"
+            await first.send(request("/predict", {"prompt": "x"}))
+            assert (await first.response()).status == 200
+        await eventually(lambda: not gateway.gateway.edge.connections)
+        assert (await ask(gateway.url, "/healthz")).status == 200
