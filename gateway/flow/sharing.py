@@ -115,7 +115,10 @@ class Sharing:
             return
         guest.record.cache = CacheEvent.MISS
         service.series.cache.add(CacheEvent.MISS)
-        self._crowds[place.name] = self._compute(service, guest, place, now)
+        crowd = self._compute(service, guest, place, now)
+        # One that was refused at once is over: whoever joined it would wait for ever.
+        if crowd.joinable:
+            self._crowds[place.name] = crowd
 
     def _compute(self, service: Service, guest: Guest, place: Place | None, now: float) -> Crowd:
         crowd = Crowd(service, guest, self, place)
