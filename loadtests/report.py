@@ -23,6 +23,9 @@ REPORTS = Path(__file__).parent / "reports"
 """Where reports lie; git ignores it."""
 TEMPLATE = Path(__file__).with_name("report.html")
 
+WIDEST_CELL = 60
+"""Characters of a cell in a terminal; the page shows all."""
+
 Cell = str | float | int | None
 
 
@@ -152,7 +155,7 @@ def _legend(names: Sequence[str]) -> str:
 
 def text_table(table: Table) -> str:
     """The same table for a terminal."""
-    rows = [table.columns, *([cell_text(value) for value in row] for row in table.rows)]
+    rows = [table.columns, *([_short(cell_text(value)) for value in row] for row in table.rows)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     shown = [
         "  ".join(
@@ -162,6 +165,10 @@ def text_table(table: Table) -> str:
         for row in rows
     ]
     return "\n".join([shown[0], "-" * sum([*widths, 2 * (len(widths) - 1)]), *shown[1:]])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
 
 
 def main() -> int:

@@ -99,10 +99,7 @@ def _haproxy(place: Place) -> list[str]:
 
 
 def _production_stack() -> Path:
-    raise NotRun(
-        "no package: the package index has it under no name (vllm-router there is the Rust router), "
-        "and it is published as a container image"
-    )
+    raise NotRun("it has no package (the package vllm-router is the Rust router), only a container image")
 
 
 def _never(place: Place) -> list[str]:

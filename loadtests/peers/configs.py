@@ -61,7 +61,7 @@ def haproxy(port: int, upstreams: Sequence[int]) -> str:
     )
     return f"""global
  nbthread 1
- maxconn 20000
+ maxconn 4000
 defaults
  mode http
  timeout connect 2s

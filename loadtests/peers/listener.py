@@ -18,8 +18,10 @@ from loadtests.processes import tree_cpu_s
 from loadtests.wire import post
 
 MARK = b"data:"
-SETTLE_S = 0.7
-"""From opening the streams until counting begins."""
+OPENING_S = 15.0
+"""Longest time until every stream has given something."""
+SETTLE_S = 0.3
+"""From then until counting begins."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -39,8 +41,10 @@ class Counted(msgspec.Struct, frozen=True):
 class Listener(asyncio.Protocol):
     """One stream; only counts."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: bytes, begun: asyncio.Semaphore) -> None:
         self._request = request
+        self._begun = begun
+        """Released at the stream's first bytes."""
         self.events = 0
         self.open = False
 
@@ -49,7 +53,9 @@ class Listener(asyncio.Protocol):
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        self.open = True
+        if not self.open:
+            self.open = True
+            self._begun.release()
         self.events += data.count(MARK)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -62,16 +68,23 @@ class Listener(asyncio.Protocol):
 async def listen(port: int, pid: int, streams: int, seconds: float, request: bytes) -> Counted:
     """Open, settle, count, leave."""
     loop = asyncio.get_running_loop()
+    begun = asyncio.Semaphore(0)
     listeners = []
     for _ in range(streams):
-        _, listener = await loop.create_connection(lambda: Listener(request), "127.0.0.1", port)
+        _, listener = await loop.create_connection(lambda: Listener(request, begun), "127.0.0.1", port)
         listeners.append(listener)
+    try:
+        async with asyncio.timeout(OPENING_S):
+            for _ in listeners:
+                await begun.acquire()
+    except TimeoutError:
+        pass  # told by the streams that are open at the end
     await asyncio.sleep(SETTLE_S)
-    cpu, begun, events = tree_cpu_s(pid), loop.time(), sum(listener.events for listener in listeners)
+    cpu, start, events = tree_cpu_s(pid), loop.time(), sum(listener.events for listener in listeners)
     await asyncio.sleep(seconds)
     counted = Counted(
         events=sum(listener.events for listener in listeners) - events,
-        seconds=loop.time() - begun,
+        seconds=loop.time() - start,
         cpu_s=tree_cpu_s(pid) - cpu,
         streams=sum(listener.open for listener in listeners),
     )
