@@ -80,7 +80,7 @@ class Server:
             self._signal(signal.SIGKILL)
             self._process.wait()
         for pid in pids[1:]:
-            _kill(pid)
+            _end(pid)
 
     def pause(self) -> None:
         """Stop its processes where they are, so that they take nothing from what is measured."""
@@ -207,9 +207,18 @@ def _rss_bytes(pid: int) -> int:
     return int(fields[21]) * PAGE_BYTES if fields else 0
 
 
-def _kill(pid: int) -> None:
-    """What outlived its leader."""
-    if _stat(pid):
+def alive(pid: int) -> bool:
+    """Whether it runs: one that only waits to be reaped does not."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
+def _end(pid: int) -> None:
+    """What outlived its leader has a moment to end by itself."""
+    deadline = time.monotonic() + END_GRACE_S
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if alive(pid):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
