@@ -101,7 +101,10 @@ def lines(
 
 
 def bars(rows: Sequence[tuple[str, float]], label: str, *, log: bool) -> str:
-    """Horizontal bars, one a row, each with its name above and its value behind it."""
+    """Horizontal bars, one a row, each with its name above and its value behind it.
+
+    The first is what the plot is about, and has a colour of its own.
+    """
     x = axis([value for _, value in rows] or [1.0], log=log, from_zero=True)
     height = 34 * len(rows) + BOTTOM
     drawn = []
@@ -111,7 +114,7 @@ def bars(rows: Sequence[tuple[str, float]], label: str, *, log: bool) -> str:
         drawn.append(
             f'<text x="2" y="{top + 13}">{escape(name)}</text>'
             f'<rect x="2" y="{top + 17}" width="{max(1.0, width):.1f}" height="12" rx="2" '
-            f'fill="var(--c{index % COLOURS})"/>'
+            f'fill="var({"--c6" if index else "--c0"})"/>'
             f'<text x="{width + 8:.1f}" y="{top + 27}" class="value">{number(value)}</text>'
         )
     drawn.append(f'<text x="2" y="{height - 14}" class="axis">{escape(label)}{" (logarithmic)" * log}</text>')

@@ -105,6 +105,13 @@ def plots(measured: Sequence[Measured]) -> list[Plot]:
     ]
 
 
-def _bars(title: str, unit: str, measured: Sequence[Measured], value: Callable[[Measured], float]) -> Plot:
+def _bars(
+    title: str,
+    unit: str,
+    measured: Sequence[Measured],
+    value: Callable[[Measured], float],
+    *,
+    log: bool = False,
+) -> Plot:
     series = [Series(each.name, [(0.0, value(each))]) for each in measured if math.isfinite(value(each))]
-    return Plot(title=title, y=unit, kind="bars", series=series)
+    return Plot(title=title, y=unit, kind="bars", log_y=log, series=series)
