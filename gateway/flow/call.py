@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
 from gateway.fleet.evidence import Kind
 from gateway.fleet.member import Lease, Member
+from gateway.flow.marks import marks
 from gateway.flow.quota import Grant
 from gateway.flow.record import Record
 from gateway.flow.request import Request
@@ -171,17 +172,36 @@ class Call(Ticket):
                 return
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
-        if told.version:
-            if told.version != member.version_mark:
-                self._service.fleet.learn_version(member, told.version.decode("latin-1"))
-        else:
-            told.version = member.version_mark
-        self._record.version = member.version
+        self._name_version(told, member)
         if status == 200 and self.request.stream:
             self._head = told
             self.phase = Phase.WAITING
         else:
             self._answer(status, told)
+
+    def on_whole(self, headers: Headers, body: bytes) -> None:
+        lease = self._lease
+        assert lease is not None
+        member = lease.member
+        record = self._record
+        self._connection = None
+        self.phase = Phase.ANSWERING
+        record.status = 200
+        now = record.answered = record.first = record.last = monotonic()
+        told = read_answer(headers)
+        self._name_version(told, member)
+        if self.request.answer.whole(told, self._marks(told.version), body):
+            self._succeed(member, now)
+        else:
+            self._cut_off(Fault.TRUNCATED, now)
+
+    def _name_version(self, told: Told, member: Member) -> None:
+        """The weights that answer: as the answer says, else as the member said before."""
+        if not told.version:
+            told.version = member.version_mark
+        elif told.version != member.version_mark:
+            self._service.fleet.learn_version(member, told.version.decode("latin-1"))
+        self._record.version = member.version
 
     def _answer(self, status: int, told: Told) -> None:
         """From here on the answer is this member's."""
@@ -236,12 +256,7 @@ class Call(Ticket):
             return
         status = record.status
         if status < 400:
-            member = lease.member
-            transition = member.health.traffic_ok(now)
-            if transition is not None:
-                self._service.fleet.note(member, transition)
-            member.last_ok_s = now - record.sent
-            self._finish(Outcome.OK, now, Attempt.OK)
+            self._succeed(lease.member, now)
         elif status < 500:
             # A refusal of what the client sent says nothing about the engine, good or bad.
             self._finish(Outcome.CLIENT_ERROR, now, Attempt.CLIENT_ERROR)
@@ -250,6 +265,13 @@ class Call(Ticket):
             self._finish(
                 Outcome.BACKEND_ERROR, now, Attempt.UNAVAILABLE if unavailable else Attempt.SERVER_ERROR
             )
+
+    def _succeed(self, member: Member, now: float) -> None:
+        transition = member.health.traffic_ok(now)
+        if transition is not None:
+            self._service.fleet.note(member, transition)
+        member.last_ok_s = now - self._record.sent
+        self._finish(Outcome.OK, now, Attempt.OK)
 
     def on_lost(self, fault: Fault) -> None:
         connection, self._connection = self._connection, None
@@ -382,6 +404,8 @@ class Call(Ticket):
                 self.request.answer.heartbeat(self._marks(b""))
 
     def _expire(self, error: DeadlineExceeded, kind: Kind, now: float) -> None:
+        if self.phase is Phase.ENDED:
+            return  # by what became of another call in the same sweep
         self.phase = Phase.FAILED
         if self._lease is not None:
             self._service.blame(self._lease.member, kind, now)
@@ -452,16 +476,4 @@ class Call(Ticket):
 
     def _marks(self, version: bytes) -> bytes:
         """The gateway's own header lines."""
-        record = self._record
-        queued = record.queue_s * 1e3
-        engine = (record.answered - record.sent) * 1e3 if record.answered else 0.0
-        named = b"x-model-version: %b\r\n" % version if version else b""
-        return (
-            b"x-request-id: %b\r\n%bx-cache: bypass\r\nserver-timing: queue;dur=%.1f, engine;dur=%.1f\r\n"
-            % (
-                self.request.request_id,
-                named,
-                queued,
-                engine,
-            )
-        )
+        return marks(self._record, self.request.request_id, version)
