@@ -6,6 +6,7 @@ Needs neither a web framework nor torch, so a trainer's environment can publish.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -84,6 +85,7 @@ def verify_version(
     trust: TrustOption = None,
 ) -> None:
     """Check a version, or a trainer's folder, without an engine."""
+    start = time.monotonic()
     with sentences():
         if Path(version).is_dir():
             verdict = verify_folder(Path(version), scan=scan)
@@ -100,7 +102,8 @@ def verify_version(
                     restart_allowed=restart_allowed,
                 )
     if as_json:
-        view.print_json({"refused": verdict.refused, **msgspec.to_builtins(verdict)})
+        seconds = time.monotonic() - start
+        view.print_json({"refused": verdict.refused, **msgspec.to_builtins(verdict), "seconds": seconds})
     else:
         print(verdict.text())
     raise typer.Exit(1 if verdict.refused else 0)
