@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.fake import Behaviour, Cut, Ending, Point, Rule
 from tests.drivers.leaving import AfterEvents, leave
 from tests.drivers.many import many
-from tests.drivers.process import running_fake, running_gateway
+from tests.drivers.process import running_gateway
 from tests.drivers.raw import Peer, ask, connected, request
 from tests.drivers.sse import record
 from tests.drivers.waiting import eventually
@@ -51,7 +51,7 @@ async def _ask_all(peer: Peer, asked: list[bytes]) -> None:
 @pytest.mark.fault("H1")
 async def test_counts_of_four_workers_are_exact_and_survive_a_kill() -> None:
     async with (
-        running_fake(Behaviour(fixed=True)) as fake,
+        fakes(1, Behaviour(fixed=True)) as (fake,),
         running_gateway(settings_for(fake.url, server={"workers": 4, "settle_s": 0})) as gateway,
     ):
         children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")

@@ -8,14 +8,13 @@ import signal
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from backends.fake import Behaviour, Cut, Ending, Point
 from tests.drivers.framing import FramingError
 from tests.drivers.leaving import WhileWaiting, leave
 from tests.drivers.many import many
-from tests.drivers.process import running_fake, running_gateway
+from tests.drivers.process import running_gateway
 from tests.drivers.raw import ask, chunked_request, connected, request
 from tests.drivers.waiting import eventually, paced
 from tests.gateways import FORMS, fakes, gateway_to, settings_for
@@ -89,7 +88,7 @@ WRONG: list[bytes] = [
 @pytest.mark.fault("X2")
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
 async def test_secrets_are_in_no_log_metric_or_error(level: str) -> None:
-    async with running_fake() as fake:
+    async with fakes(1) as (fake,):
         settings = settings_for(
             fake.url,
             auth=AUTH,
@@ -101,7 +100,7 @@ async def test_secrets_are_in_no_log_metric_or_error(level: str) -> None:
         settings["endpoints"] = [{"url": fake.url, "api_key": ENGINE_KEY}]
         async with running_gateway(settings) as gateway:
             for behaviour in FAILURES:
-                await ask(fake.url, "/fake/behaviour", msgspec.json.encode(behaviour))
+                fake.behave(behaviour)
                 asked_at_once = [
                     request(path, _with_prompt(path, body), headers=HEADERS) for path, body in FORMS.values()
                 ]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from backends.fake import Behaviour
-from tests.drivers.process import Running, running_fake, running_gateway
+from backends.fake import Behaviour, Fake
+from tests.drivers.process import Running, running_gateway
 from tests.drivers.raw import ask, connected, request
 from tests.drivers.sse import Ended, Recorded, record
 from tests.drivers.waiting import eventually
-from tests.gateways import FORMS, settings_for
+from tests.gateways import FORMS, fakes, settings_for
 
 STREAM = {"prompt": "x", "stream": True, "max_tokens": 24}
 SLOW = Behaviour(tokens_per_s=10)
@@ -39,7 +39,7 @@ def _settings(url: str, **server: Any) -> dict[str, Any]:
 async def test_a_stream_ends_whole_and_then_the_gateway_ends(workers: int) -> None:
     """SIGTERM: not ready at once, still answering for the settling time, then refusing, then 0."""
     async with (
-        running_fake(SLOW) as fake,
+        fakes(1, SLOW) as (fake,),
         running_gateway(_settings(fake.url, workers=workers)) as gateway,
         asyncio.TaskGroup() as clients,
     ):
@@ -65,15 +65,14 @@ async def test_a_stream_ends_whole_and_then_the_gateway_ends(workers: int) -> No
         assert await gateway.ended(within=3) == 0
 
 
-async def _in_flight(fake: Running, count: int) -> bool:
-    seen: int = (await ask(fake.url, "/fake/stats")).json()["in_flight"]
-    return seen >= count
+def _in_flight(fake: Fake, count: int) -> bool:
+    return fake.stats.in_flight >= count
 
 
 @pytest.mark.fault("I1")
 async def test_an_idle_gateway_ends_when_it_has_settled() -> None:
     async with (
-        running_fake() as fake,
+        fakes(1) as (fake,),
         running_gateway(_settings(fake.url, settle_s=0.1)) as gateway,
         connected(gateway.url) as idle,
     ):
@@ -87,7 +86,7 @@ async def test_an_idle_gateway_ends_when_it_has_settled() -> None:
 @pytest.mark.fault("I1")
 async def test_ctrl_c_leaves_out_the_settling_but_not_the_draining() -> None:
     async with (
-        running_fake(SLOW) as fake,
+        fakes(1, SLOW) as (fake,),
         running_gateway(_settings(fake.url, settle_s=30)) as gateway,
         asyncio.TaskGroup() as clients,
     ):
@@ -99,7 +98,7 @@ async def test_ctrl_c_leaves_out_the_settling_but_not_the_draining() -> None:
         assert await gateway.ended(within=3) == 0
 
 
-async def _cut_by(gateway: Running, fake: Running, signals: int) -> tuple[Recorded, int]:
+async def _cut_by(gateway: Running, fake: Fake, signals: int) -> tuple[Recorded, int]:
     """The stream that so many SIGTERMs end, and the exit status."""
     async with asyncio.TaskGroup() as clients:
         stream = clients.create_task(
@@ -116,7 +115,7 @@ async def _cut_by(gateway: Running, fake: Running, signals: int) -> tuple[Record
 @pytest.mark.fault("I1")
 async def test_what_outlasts_the_draining_ends_in_an_error_event() -> None:
     settings = settings_for("", server={"settle_s": 0, "drain_s": 0.3})
-    async with running_fake(SLOW) as fake:
+    async with fakes(1, SLOW) as (fake,):
         settings["endpoints"] = [fake.url]
         async with running_gateway(settings) as gateway:
             stream, status = await _cut_by(gateway, fake, 1)
@@ -128,7 +127,7 @@ async def test_what_outlasts_the_draining_ends_in_an_error_event() -> None:
 
 @pytest.mark.fault("I1")
 async def test_a_second_signal_ends_at_once() -> None:
-    async with running_fake(SLOW) as fake, running_gateway(_settings(fake.url, settle_s=30)) as gateway:
+    async with fakes(1, SLOW) as (fake,), running_gateway(_settings(fake.url, settle_s=30)) as gateway:
         stream, status = await _cut_by(gateway, fake, 2)
         assert status == 0
         assert [error["code"] for error in stream.errors] == ["shutting_down"]
@@ -148,7 +147,7 @@ def _lives(pid: int) -> bool:
 @pytest.mark.fault("I1")
 async def test_workers_do_not_outlive_their_supervisor() -> None:
     settings = {"workers": 2, "settle_s": 0.1}
-    async with running_fake() as fake, running_gateway(_settings(fake.url, **settings)) as gateway:
+    async with fakes(1) as (fake,), running_gateway(_settings(fake.url, **settings)) as gateway:
         workers = _children(gateway.process.pid)
         assert len(workers) == 2
         gateway.signal(signal.SIGKILL)
@@ -160,7 +159,7 @@ async def test_workers_do_not_outlive_their_supervisor() -> None:
 async def test_ctrl_c_in_a_terminal_reaches_each_worker_once() -> None:
     """A terminal sends SIGINT to every process of the group: twice would mean "at once"."""
     async with (
-        running_fake(SLOW) as fake,
+        fakes(1, SLOW) as (fake,),
         running_gateway(_settings(fake.url, workers=2)) as gateway,
         asyncio.TaskGroup() as clients,
     ):

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from backends.fake import Behaviour, Rule
-from tests.drivers.process import running_fake, running_gateway
+from tests.drivers.process import running_gateway
 from tests.drivers.raw import request
 from tests.drivers.slow import not_reading, read_slowly
 from tests.drivers.waiting import eventually, paced
@@ -21,7 +21,7 @@ async def test_a_reader_of_a_kilobyte_a_second_does_not_make_the_gateway_hold_th
     """One stream of 500 MB, one plain body of 500 MB."""
     plain = Rule(contains="plain", body_bytes=500_000_000, content_type="application/json")
     endless = Behaviour(tokens=1_000, event_bytes=500_000, rules=(plain,))
-    async with running_fake(endless) as fake, running_gateway(settings_for(fake.url)) as gateway:
+    async with fakes(1, endless) as (fake,), running_gateway(settings_for(fake.url)) as gateway:
         before = gateway.resident_bytes
         for path, body in (
             ("/v1/completions", {"prompt": "x", "stream": True, "max_tokens": 1_000}),
@@ -37,7 +37,7 @@ async def test_a_reader_of_a_kilobyte_a_second_does_not_make_the_gateway_hold_th
 @pytest.mark.fault("D6")
 async def test_two_hundred_streams_that_nobody_reads_stay_small() -> None:
     each = Behaviour(tokens=100, event_bytes=10_000)
-    async with running_fake(each) as fake, running_gateway(settings_for(fake.url)) as gateway:
+    async with fakes(1, each) as (fake,), running_gateway(settings_for(fake.url)) as gateway:
         before = gateway.resident_bytes
         async with AsyncExitStack() as stack:
             for number in range(200):
