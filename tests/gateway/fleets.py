@@ -183,7 +183,8 @@ class Client:
     told: list[str] = field(default_factory=list)
     gone: bool = False
     records: list[Record] = field(default_factory=list)
-    whole: bool = True
+    complete: bool = True
+    """Whether what it gets is to be a whole answer."""
     call: Any = None
     congested: bool = False
     on_gone: Any = None
@@ -207,9 +208,14 @@ class Client:
 
     def done(self) -> bool:
         assert self.told[-1] in ("head", "data")
-        if self.whole:
+        if self.complete:
             self.told.append("done")
-        return self.whole
+        return self.complete
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        self.head(200, told, marks)
+        self.data(body)
+        return self.done()
 
     def broken(self, error: Exception, marks: bytes) -> None:
         assert self.told[-1:] not in (["done"], ["broken"])

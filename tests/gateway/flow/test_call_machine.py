@@ -111,7 +111,7 @@ class CallMachine(RuleBasedStateMachine):
         if data:
             call.on_data(b"data: {}\n\n")
         else:
-            call.exchange.whole = whole  # type: ignore[union-attr]
+            call.exchange.complete = whole  # type: ignore[union-attr]
             wire.receiver = None
             call.on_done()
 
