@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gateway.errors import GatewayError
 from gateway.flow.crowd import Crowd
 from gateway.flow.record import Record
+from gateway.flow.request import piece_by_piece
 from gateway.flow.shared import SharedCall
 from gateway.http import batches
 from gateway.http.batches import Batchable, Done
@@ -122,6 +123,9 @@ class Batch:
                 self._put(done)
         except batches.Unreadable as error:
             self._go_alone(error)
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        return piece_by_piece(self, told, marks, body)
 
     def done(self) -> bool:
         if self._status != 200:

@@ -19,7 +19,7 @@ from gateway.errors import BackendFailed, GatewayError
 from gateway.flow.cache.key import Question
 from gateway.flow.guest import Guest
 from gateway.flow.record import Record
-from gateway.flow.request import Request
+from gateway.flow.request import Request, piece_by_piece
 from gateway.flow.shared import SharedCall
 from gateway.observe.outcome import Outcome
 from gateway.upstream.headers import Told
@@ -151,6 +151,9 @@ class Crowd:
             self._let_go_of_the_slowest()
         for guest in tuple(self.guests):
             self.pump(guest)
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        return piece_by_piece(self, told, marks, body)
 
     def done(self) -> bool:
         if self._swallow:

@@ -1,4 +1,4 @@
-"""The gateway's own header lines on answers that are shared, from the one client's record. Pure."""
+"""The gateway's own header lines on an answer, from its client's record. Pure."""
 
 from __future__ import annotations
 

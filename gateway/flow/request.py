@@ -28,6 +28,9 @@ class Answer(Protocol):
 
     def data(self, data: bytes) -> None: ...
 
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        """A good answer (200) that came at once: instead of `head`, `data` and `done`."""
+
     def done(self) -> bool:
         """The engine has ended in order. False if what it sent is not a whole answer."""
 
@@ -40,6 +43,14 @@ class Answer(Protocol):
     @property
     def usage(self) -> tuple[int, int]:
         """Prompt and completion tokens as the engine reported them; zeros where it did not."""
+
+
+def piece_by_piece(answer: Answer, told: Told, marks: bytes, body: bytes) -> bool:
+    """`whole` for answers that gain nothing from having it all."""
+    answer.head(200, told, marks)
+    if body:
+        answer.data(body)
+    return answer.done()
 
 
 class ClientAnswer(Answer, Protocol):

@@ -62,6 +62,11 @@ class SharedCall(Call):
     def record(self) -> Record:
         return self._record
 
+    def on_whole(self, headers: Headers, body: bytes) -> None:
+        if self.member is not None:
+            self._record.member = self.member.name
+        super().on_whole(headers, body)
+
     def on_head(self, status: int, headers: Headers) -> None:
         if self.member is not None:
             self._record.member = self.member.name

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError
+from gateway.flow.request import piece_by_piece
 from gateway.http.exchange import JSON, Exchange
 from gateway.http.predict import Output, PredictResponse, Usage
 from gateway.http.relay import EVENT_STREAM, LateRefusal, PlainBody
@@ -102,6 +103,9 @@ class Prediction:
         self._size += len(data)
         if self._size <= MAX_ANSWER_BYTES:
             self._parts.append(data)
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        return piece_by_piece(self, told, marks, body)
 
     def done(self) -> bool:
         if self._refusal is not None:
@@ -243,6 +247,9 @@ class PredictionStream:
                 response.index = choice.index
             out += b"data: %b\n\n" % _encode(response)
         return out
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        return piece_by_piece(self, told, marks, body)
 
     def done(self) -> bool:
         if self._refusal is not None:

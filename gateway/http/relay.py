@@ -13,6 +13,7 @@ import re
 from typing import Protocol
 
 from gateway.errors import GatewayError
+from gateway.flow.request import piece_by_piece
 from gateway.http.exchange import Exchange
 from gateway.http.routes import Ending
 from gateway.http.sse import HEARTBEAT, MAX_HELD, boundary, error_event, rejection_event
@@ -171,13 +172,14 @@ class LateRefusal:
 class Relay:
     """Passes one answer on to one client; see `gateway.flow.request.Answer`."""
 
-    __slots__ = ("_body", "_ending", "_exchange", "_stream")
+    __slots__ = ("_body", "_ending", "_exchange", "_stream", "_tail")
 
     def __init__(self, exchange: Exchange, *, stream: bool, ending: Ending) -> None:
         self._exchange = exchange
         self._stream = stream
         self._ending = ending
         self._body: Body | None = None
+        self._tail = b""
 
     def head(self, status: int, told: Told, marks: bytes) -> None:
         exchange = self._exchange
@@ -194,6 +196,15 @@ class Relay:
     def data(self, data: bytes) -> None:
         assert self._body is not None
         self._body.data(data)
+
+    def whole(self, told: Told, marks: bytes, body: bytes) -> bool:
+        exchange = self._exchange
+        plain = told.length == len(body) and not told.content_type.startswith(b"text/event-stream")
+        if not plain or exchange.started:
+            return piece_by_piece(self, told, marks, body)
+        self._tail = body
+        exchange.reply(200, told.block + marks, body)
+        return True
 
     def done(self) -> bool:
         assert self._body is not None
@@ -229,7 +240,7 @@ class Relay:
     @property
     def usage(self) -> tuple[int, int]:
         """Read from the end of the body, where engines put it; zeros where it is not there."""
-        return read_usage(self._body.tail) if self._body is not None else (0, 0)
+        return read_usage(self._body.tail if self._body is not None else self._tail)
 
 
 def read_usage(tail: bytes) -> tuple[int, int]:

@@ -31,6 +31,9 @@ class Receiver(Protocol):
 
     def on_head(self, status: int, headers: Headers) -> None: ...
     def on_data(self, data: bytes) -> None: ...
+    def on_whole(self, headers: Headers, body: bytes) -> None:
+        """Instead of all others: a good answer (200) that came in one read, as most do."""
+
     def on_done(self) -> None: ...
     def on_lost(self, fault: Fault) -> None: ...
 
@@ -46,6 +49,7 @@ class Connection(asyncio.Protocol):
     """Used by one request at a time; `answered` tells whether any byte of the answer has come."""
 
     __slots__ = (
+        "_body",
         "_dirty",
         "_finished",
         "_head_bytes",
@@ -55,6 +59,7 @@ class Connection(asyncio.Protocol):
         "_keep_alive",
         "_parser",
         "_receiver",
+        "_status",
         "_until_close",
         "answered",
         "headers",
@@ -75,6 +80,10 @@ class Connection(asyncio.Protocol):
         self._dirty = False
         self._headed = False
         self._head_bytes = 0
+        self._status = 0
+        """Of a head that the receiver has not been told of; 0: none."""
+        self._body: bytes | None = None
+        """The first of the body that came with it."""
         self.transport: asyncio.Transport | None = None
         self.headers: Headers = []
         self.answered = False
@@ -94,6 +103,8 @@ class Connection(asyncio.Protocol):
         self._until_close = False
         self._headed = False
         self._head_bytes = 0
+        self._status = 0
+        self._body = None
         if len(body) < JOIN_BELOW:
             transport.write(head + body)
         else:
@@ -140,8 +151,13 @@ class Connection(asyncio.Protocol):
             # The answer was whole; what came behind it is nobody's.
             self._dirty = True
         if self._finished:
+            if self._status != 200:
+                self._tell()
             self._complete()
-        elif not self._headed:
+        elif self._headed:
+            if self._status:
+                self._tell()
+        else:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._fail(Fault.MALFORMED)
@@ -163,10 +179,21 @@ class Connection(asyncio.Protocol):
         if receiver is not None:
             receiver.on_lost(fault)
 
+    def _tell(self) -> None:
+        """Tell the receiver of the head, and of the body's beginning, kept until the read's end."""
+        status, self._status = self._status, 0
+        body, self._body = self._body, None
+        if status and self._receiver is not None:
+            self._receiver.on_head(status, self.headers)
+        # Hearing of the head, the receiver may have gone elsewhere.
+        if body is not None and self._receiver is not None:
+            self._receiver.on_data(body)
+
     def _complete(self) -> None:
         # Only after the whole read was parsed: bytes behind the answer would be taken for the next one.
         self._finished = False
         receiver, self._receiver = self._receiver, None
+        status, self._status = self._status, 0
         transport = self.transport
         if receiver is None or transport is None:
             return
@@ -180,7 +207,10 @@ class Connection(asyncio.Protocol):
             self._home.give(self)
         else:
             transport.abort()
-        receiver.on_done()
+        if status:
+            receiver.on_whole(self.headers, self._body or b"")
+        else:
+            receiver.on_done()
 
     # llhttp callbacks
 
@@ -191,24 +221,31 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
-        if len(self.headers) > MAX_HEADERS:
-            raise ValueError("too many header lines")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self._informational = 100 <= status < 200
         if self._informational or self._receiver is None or self._finished:
             return
+        if len(self.headers) > MAX_HEADERS:
+            raise ValueError("too many header lines")
         self._headed = True
+        self._status = status
         self._keep_alive = self._parser.should_keep_alive()
         if not self._keep_alive:
             # llhttp also says so for a body that only the connection's end delimits.
             names = [name for name, _ in self.headers]
             self._until_close = b"content-length" not in names and b"transfer-encoding" not in names
-        self._receiver.on_head(status, self.headers)
 
     def on_body(self, data: bytes) -> None:
-        if self._receiver is not None and not self._finished:
+        if self._receiver is None or self._finished:
+            return
+        if self._status and self._body is None:
+            self._body = data
+            return
+        if self._status:
+            self._tell()
+        if self._receiver is not None:
             self._receiver.on_data(data)
 
     def on_message_complete(self) -> None:

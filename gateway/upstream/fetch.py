@@ -44,6 +44,11 @@ class _Collector:
         if self._size <= MAX_BYTES:
             self._parts.append(data)
 
+    def on_whole(self, headers: Headers, body: bytes) -> None:
+        self.on_head(200, headers)
+        self.on_data(body)
+        self.on_done()
+
     def on_done(self) -> None:
         if not self._future.done():
             self._answer.body = b"".join(self._parts)

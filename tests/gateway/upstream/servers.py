@@ -34,6 +34,11 @@ class Receiver:
     def on_data(self, data: bytes) -> None:
         self.data += data
 
+    def on_whole(self, headers: Headers, body: bytes) -> None:
+        self.on_head(200, headers)
+        self.on_data(body)
+        self.on_done()
+
     def on_done(self) -> None:
         self.endings += 1
         self.ended.set()
