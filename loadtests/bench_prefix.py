@@ -97,7 +97,7 @@ def _ask(prefix: str, random: Random) -> Ask:
 
 
 def run_round(way: Way, port: int, seed: int, rate: float, seconds: float, prefix_chars: int) -> None:
-    """Make the prefixes known one after the other, then send at the rate."""
+    """Make the prefixes known, then send at the rate."""
     target = Target("127.0.0.1", port)
     wanted = asks(seed, prefix_chars)
     known = [(0.0, ask) for ask in itertools.islice(wanted, PREFIXES)]
