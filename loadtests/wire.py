@@ -1,6 +1,6 @@
 """A lean HTTP/1.1 client for load: callbacks instead of tasks, requests as bytes made beforehand.
 
-About 15 µs of a core a request, so that the generator is not what is measured. Connections are kept and
+About 30 µs of a core a request, so that the generator is not what is measured. Connections are kept and
 used last in, first out. A connection that the server closed while it idled is replaced once, unseen.
 Whatever happens, `done` is called once for each request sent.
 """
