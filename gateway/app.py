@@ -177,10 +177,9 @@ class Gateway:
             if self.cache is not None:
                 self.cache.heed_signal()
             self.metrics.open_connections.set(len(self.edge.connections))
-            loop_now = asyncio.get_running_loop().time()
             for service in self._models:
                 for member in service.fleet.members:
-                    member.pool.close_idle(loop_now)
+                    member.pool.close_idle(now)
                     member.count_connections()
             await asyncio.sleep(EDGE_SWEEP_S)
 

@@ -66,6 +66,8 @@ class Call(Ticket):
     """Made by the pipeline for each request; `start` whenever it is admitted."""
 
     # Defaults stand in the class, so that a request pays only for what it sets.
+    counted = True
+    """Whether it is a client's request, and not what several share."""
     phase = Phase.PLACED
     _lease: Lease | None = None
     _connection: Connection | None = None

@@ -84,7 +84,7 @@ class Service:
     def submit(self, call: Call, now: float) -> None:
         """A request has come: it goes to a member, waits, or is refused."""
         self.live.add(call)
-        if isinstance(call.exchange, Exchange):
+        if call.counted:
             self.series_of[call.request.route].begin()
         self._budget.request()
         if self.admission.enter(call, now):

@@ -29,6 +29,10 @@ class Keys:
     def replace(self, keys: Sequence[Key]) -> None:
         self._by_digest = {key.sha256: key for key in keys}
 
+    def __bool__(self) -> bool:
+        """Whether any keys are configured."""
+        return bool(self._by_digest)
+
     def identify(self, authorization: bytes) -> Key | None:
         """The key's settings, None if no keys are configured. Raises Unauthorized."""
         if not self._by_digest:

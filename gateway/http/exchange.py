@@ -149,19 +149,20 @@ class Exchange:
 
     def reply(self, status: int, block: bytes, body: bytes) -> None:
         """The whole answer at once. `block` holds header lines, each ending in CRLF."""
-        if self.started or not self.open:
+        if self.started or self.response_complete or self.disconnected:
             return
         self.started = True
         self.status = status
-        head = self._head(status, block)
         if status in BODILESS:
             body = b""
+            framing = b"\r\n"
         else:
-            head += b"content-length: %d\r\n" % len(body)
+            framing = b"content-length: %d\r\n\r\n" % len(body)
+        head = self._head(status, block)
         if len(body) < CHUNK_JOIN_BELOW:
-            self._protocol.transport.write(head + b"\r\n" + body)
+            self._protocol.transport.write(b"%b%b%b" % (head, framing, body))
         else:
-            self._protocol.transport.writelines((head, b"\r\n", body))
+            self._protocol.transport.writelines((head, framing, body))
         self._complete()
 
     def fail(self, error: GatewayError, block: bytes = b"") -> None:
@@ -231,16 +232,15 @@ class Exchange:
             self.on_gone()
 
     def _head(self, status: int, block: bytes) -> bytes:
-        protocol = self._protocol
-        head = b"%b%b%b" % (STATUS_LINE[status], protocol.edge.date_block, block)
-        if protocol.edge.leaving:
+        edge = self._protocol.edge
+        head = b"%b%b%b" % (STATUS_LINE[status], edge.date_block, block)
+        if edge.leaving:
             self.keep_alive = False
         if not self.keep_alive:
             head += b"connection: close\r\n"
         elif self.old_http:
             head += b"connection: keep-alive\r\n"
-        origin = protocol.edge.cors_origins
-        return head + protocol.edge.cors_block(self.headers) if origin else head
+        return head + edge.cors_block(self.headers) if edge.cors_origins else head
 
     def _complete(self) -> None:
         self.response_complete = True

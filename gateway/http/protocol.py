@@ -66,6 +66,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         """Of the reads that the head has taken so far, but for the present one."""
         self._read_bytes = 0
+        self._announced = 0
+        """Length of the body, as the request's head says; 0: it does not."""
         self._offered = False
         """The request whose head is complete offers another protocol: `_decline` begins it anew."""
 
@@ -185,8 +187,17 @@ class EdgeProtocol(HttpToolsProtocol):
         self.headers = []
         self.idle_since = 0.0
         self.reading_since = time.monotonic()
+        self._announced = 0
         self._in_head = True
         self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self.headers.append((name, value))
+        if name == b"content-length":
+            self._announced = int(value)
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -245,11 +256,9 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _check_announced(self, exchange: Exchange) -> None:
-        for name, value in exchange.headers:
-            if name == b"content-length" and int(value) > self.edge.max_body_bytes:
-                self._refuse_body(exchange)
-                return
-        if self.current is exchange:
+        if self._announced > self.edge.max_body_bytes:
+            self._refuse_body(exchange)
+        elif self.expect_100_continue and self.current is exchange:
             self._invite(exchange)
 
     def _invite(self, exchange: Exchange) -> None:

@@ -34,6 +34,11 @@ class Affinity:
     session_headers: frozenset[bytes] = frozenset()
     session_keys: tuple[str, ...] = ()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether any policy wants to know anything."""
+        return self.prefix_chars > 0 or self.session_keys != ()
+
     @classmethod
     def of(cls, routings: Iterable[Routing]) -> Affinity:
         """Enough for each of them."""
@@ -47,8 +52,6 @@ class Affinity:
 
     def hint(self, prefix: bytes | memoryview, session: bytes, body: bytes, user: object) -> Hint:
         """The hint for a request: the session is named by a header, else by a key of the body."""
-        if not self.prefix_chars and not self.session_keys:
-            return NO_HINT
         name = session.decode("latin-1")
         if not name and self.session_keys:
             name = openai.session_of(body, self.session_keys, user)
@@ -80,9 +83,12 @@ class Reader:
         asked = read_request(
             exchange.headers, session_headers=self.affinity.session_headers, own_body=predicting
         )
-        exchange.request_id = sane_request_id(asked.request_id) or self.identifiers.request_id()
-        key = self.keys.identify(asked.authorization)
-        body = decompress(exchange.body, asked.content_encoding, self.max_body_bytes)
+        offered = sane_request_id(asked.request_id) if asked.request_id else None
+        exchange.request_id = offered or self.identifiers.request_id()
+        key = self.keys.identify(asked.authorization) if self.keys else None
+        body = exchange.body
+        if asked.content_encoding:
+            body = decompress(body, asked.content_encoding, self.max_body_bytes)
         request = self._predict(exchange, body, asked) if predicting else self._relay(exchange, body, asked)
         request.key = key
         request.block = asked.block + b"x-request-id: %b\r\n" % exchange.request_id
@@ -96,15 +102,18 @@ class Reader:
         seen = openai.glance(body)
         stream = seen.streams
         route = exchange.route
+        affinity = self.affinity
         request = Request(
-            route=route.name,
-            path=route.path,
-            body=body,
-            answer=Relay(exchange, stream=stream, ending=route.ending),
-            model=openai.check_model(seen.model, route),
+            route.name,
+            route.path,
+            body,
+            Relay(exchange, stream=stream, ending=route.ending),
+            model=seen.model if type(seen.model) is str else openai.check_model(seen.model, route),
             stream=stream,
             tokens=seen.tokens(route.generates),
-            hint=self.affinity.hint(memoryview(seen.text), asked.session, body, seen.user),
+            hint=affinity.hint(memoryview(seen.text), asked.session, body, seen.user)
+            if affinity.wanted
+            else NO_HINT,
         )
         if (seen.temperature == 0 or seen.seed is not None or asked.cache_control) and route.reusable:
             certain = deterministic(seen.temperature, seen.seed, seen.n)
@@ -126,7 +135,7 @@ class Reader:
             model=wanted.model or "",
             stream=wanted.stream,
             tokens=len(text) // openai.BYTES_PER_TOKEN + 1 + wanted.max_tokens * predict.copies(wanted),
-            hint=self.affinity.hint(text, asked.session, body, None),
+            hint=self.affinity.hint(text, asked.session, body, None) if self.affinity.wanted else NO_HINT,
             timeout_s=wanted.timeout,
             reuse=reuse(certain, asked.cache_control, wanted.cache),
             batch=batchable(wanted, asked.block) if self.batching else None,

@@ -7,6 +7,7 @@ one; when it does, `flow.call` replaces it once. There is no cap here: admission
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 from gateway.upstream.address import Address
 from gateway.upstream.connection import Connection
@@ -80,7 +81,7 @@ class Pool:
         if self._closed or len(self._idle) >= MAX_IDLE:
             connection.abandon()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = monotonic()
         self._idle[connection] = None
 
     def forget(self, connection: Connection) -> None:
@@ -88,7 +89,7 @@ class Pool:
         self._idle.pop(connection, None)
 
     def close_idle(self, now: float) -> None:
-        """Close what has been idle for `idle_s`. `now` is the loop's time."""
+        """Close what has been idle for `idle_s`. `now` on the monotonic clock."""
         for connection in tuple(self._idle):
             if now - connection.idle_since <= self.idle_s:
                 break
