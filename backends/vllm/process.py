@@ -20,21 +20,28 @@ from backends.vllm.reasons import EngineExit, explain_exit
 
 KILL_GRACE_S = 10.0
 """Past the engine's own limit for finishing requests; then everything is killed."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where Linux keeps it)
+WORKER_GROUP = "vllm_dist_*"
+"""The file by which workers of one engine find each other; their shared memory begins with its name."""
 
 
 class EngineProcess:
     """Made by `start`. `wait` must be awaited until it returns, or `kill` be called."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: EngineLog) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: EngineLog, scratch: Path) -> None:
         self._process = process
         self._log = log
+        self._scratch = scratch
 
     @classmethod
     async def start(
         cls, command: Command, listen: Listen, log: EngineLog, *, scratch: Path, shutdown_s: float
     ) -> EngineProcess:
-        """Start the engine; returns at once. Socket files that an earlier run left are removed first."""
-        _clear_sockets(listen, scratch)
+        """Start the engine; returns at once. What an earlier run left behind is removed first."""
+        if isinstance(listen, UnixListen):
+            # vLLM does not start where its socket's file exists.
+            listen.path.unlink(missing_ok=True)
+        _clear(scratch)
         log.begin(command.argv)
         process = await asyncio.create_subprocess_exec(
             *leashed(command.argv, grace_s=shutdown_s + KILL_GRACE_S),
@@ -44,7 +51,7 @@ class EngineProcess:
             env=command.environment,
             start_new_session=True,  # Ctrl-C on the terminal is for whoever started us
         )
-        return cls(process, log)
+        return cls(process, log, scratch)
 
     @property
     def engine_pid(self) -> int | None:
@@ -66,6 +73,7 @@ class EngineProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             code = 128 - code
+        _clear(self._scratch)
         return explain_exit(code, list(self._log.tail))
 
     def kill(self) -> None:
@@ -74,9 +82,13 @@ class EngineProcess:
             self._process.send_signal(signal.SIGQUIT)
 
 
-def _clear_sockets(listen: Listen, scratch: Path) -> None:
-    """vLLM does not start where its socket's file exists, and leaves those between its processes behind."""
-    if isinstance(listen, UnixListen):
-        listen.path.unlink(missing_ok=True)
+def _clear(scratch: Path) -> None:
+    """Empty the engine's temporary folder.
+
+    Workers that were killed leave shared memory named after a file there, which nobody else removes.
+    """
+    for group in scratch.glob(WORKER_GROUP):
+        for memory in SHARED_MEMORY.glob(f"{group.name}-*"):
+            memory.unlink(missing_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, exist_ok=True)

@@ -16,7 +16,7 @@ from backends.contract import VERSION_HEADER
 from backends.vllm.guard import OPEN_PATHS, WORK_PATHS
 from tests.engines import ROOT, EnginesUnderTest, EngineUnderTest, require_engine, start_engines
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 NOT_FOUND = {"error": {"message": "Not Found", "type": "not_found", "param": None, "code": 404}}
 GREEDY = {"model": "tiny-llama", "prompt": "Hello", "max_tokens": 8, "temperature": 0}
