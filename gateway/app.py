@@ -104,6 +104,7 @@ class Gateway:
             Identifiers(),
             _affinity(settings),
             _batches(settings),
+            settings.telemetry.otlp_endpoint is not None,
         )
         self._quota = LocalQuota(settings.auth.keys, now)
         self.cache = build_cache(settings.cache, run_dir, self.metrics, self._tasks, self._random)

@@ -63,10 +63,12 @@ class Account:
             cache=record.cache,
             client=exchange.client,
             error=record.error,
+            path=exchange.route.path.decode(),
         )
         if request is not None:
             told.stream = request.stream
             told.tenant = request.tenant
             told.traceparent = request.traceparent
+            told.span_traceparent = request.span
         for sink in self._sinks:
             sink(told)

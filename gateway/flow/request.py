@@ -87,6 +87,8 @@ class Request:
     """Who asks, where keys are configured."""
     request_id: bytes = b""
     traceparent: bytes = b""
+    span: bytes = b""
+    """The gateway's own position in the trace, as the engine was told; empty without telemetry."""
 
     @property
     def tenant(self) -> str:

@@ -20,7 +20,7 @@ from gateway.http.exchange import Exchange
 from gateway.http.predictions import Prediction, PredictionStream
 from gateway.http.relay import Relay
 from gateway.observe.labels import Route
-from gateway.observe.trace import Identifiers, sane_request_id
+from gateway.observe.trace import Identifiers, begin_span, sane_request_id
 from gateway.routing.contract import Hint
 from gateway.settings.tree import PolicyName, Routing
 from gateway.upstream.headers import Asked, read_request
@@ -71,6 +71,8 @@ class Reader:
     affinity: Affinity
     batching: bool = False
     """Whether prompts of /predict may travel together."""
+    tracing: bool = False
+    """Whether spans are kept: then the engine's are children of ours."""
 
     def name(self, exchange: Exchange) -> None:
         """Give a request its id: the client's own, if it is sane. For requests that are refused unread."""
@@ -94,9 +96,16 @@ class Reader:
         request.block = asked.block + b"x-request-id: %b\r\n" % exchange.request_id
         request.request_id = exchange.request_id
         request.traceparent = asked.traceparent
+        if self.tracing:
+            self._begin_span(request)
         if asked.timeout:
             request.timeout_s = _timeout(asked.timeout)
         return request
+
+    def _begin_span(self, request: Request) -> None:
+        request.span = begin_span(request.traceparent, self.identifiers).header()
+        line = b"traceparent: %b\r\n"
+        request.block = request.block.replace(line % request.traceparent, b"") + line % request.span
 
     def _relay(self, exchange: Exchange, body: bytes, asked: Asked) -> Request:
         seen = openai.glance(body)
