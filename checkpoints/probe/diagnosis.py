@@ -81,8 +81,7 @@ def diagnose(
         _ids(probe, seen.tokenized)
         or _mode(seen)
         or _warm(seen)
-        or _different_bytes(seen.weights)
-        or _stale(shares)
+        or _weights(seen.weights, shares)
         or _temperature(probe, seen)
         or _offset(found, limits, failed)
         or Diagnosis(Cause.NONE, "the engine computes what the trainer computed")
@@ -168,15 +167,18 @@ def _different_bytes(weights: Compared) -> Diagnosis | None:
     return Diagnosis(Cause.STALE_HEAD if head else Cause.STALE_TENSOR, evidence, weights.different)
 
 
-def _stale(shares: Sequence[Share]) -> Diagnosis | None:
-    stale = [share for share in shares if share.stale]
-    if not stale:
-        return None
-    best = max(stale, key=lambda share: share.explained)
-    cause = {"unchanged": Cause.NOT_MOVED, "head": Cause.STALE_HEAD}.get(best.cause, Cause.STALE_TENSOR)
-    what = "the weights" if best.cause == "unchanged" else ", ".join(best.names[:3])
-    evidence = f"{what} have {best.share:.2f} ± {best.error:.2f} of their old values' effect"
-    return Diagnosis(cause, evidence, best.names if best.cause != "unchanged" else ())
+def _weights(weights: Compared, shares: Sequence[Share]) -> Diagnosis | None:
+    """Bytes tell more than numbers, but not that everything is old: unchanged norms look equal then."""
+    best = max((share for share in shares if share.stale), key=lambda share: share.explained, default=None)
+    if best is None or best.cause != "unchanged":
+        different = _different_bytes(weights)
+        if different is not None or best is None:
+            return different
+    evidence = f"{best.share:.2f} ± {best.error:.2f} of the effect that old values have"
+    if best.cause == "unchanged":
+        return Diagnosis(Cause.NOT_MOVED, f"the engine computes the version before: {evidence}")
+    cause = Cause.STALE_HEAD if best.cause == "head" else Cause.STALE_TENSOR
+    return Diagnosis(cause, f"{', '.join(best.names[:3])}: {evidence}", best.names)
 
 
 def scale_of(pairs: Iterable[tuple[float, float]]) -> Scale:

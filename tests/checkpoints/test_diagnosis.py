@@ -134,6 +134,13 @@ def test_an_honest_engine_passes() -> None:
         ({"scored": _places(change="tensor")}, Cause.STALE_TENSOR),
         ({"weights": Compared(equal=("a", "b"), different=("model.norm.weight",))}, Cause.STALE_TENSOR),
         ({"weights": Compared(equal=("a", "b"), different=("lm_head.weight",))}, Cause.STALE_HEAD),
+        (
+            {
+                "scored": _places(change="unchanged"),
+                "weights": Compared(equal=("norm", "norm2"), different=("lm_head.weight",)),
+            },
+            Cause.NOT_MOVED,
+        ),
         ({"scored": _places(scale=1 / 0.7)}, Cause.TEMPERATURE),
         ({"default_next": [row[-1] for row in _places(scale=1 / 0.6)]}, Cause.TEMPERATURE),
         ({"scored": _places(noise=0.15)}, Cause.DTYPE),
