@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.observe.trace import parse_traceparent
 from tests.drivers.raw import ask
+from tests.drivers.waiting import eventually
 from tests.gateways import fakes, gateway_to
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -14,6 +15,7 @@ async def told(telemetry: dict[str, str], headers: list[tuple[str, str]]) -> tup
     """The traceparents that the engine got, and the record's: as it came, as it was sent."""
     async with fakes(1) as (fake,), gateway_to(fake, telemetry=telemetry) as gateway:
         await ask(gateway.url, "/predict", {"prompt": "Hello"}, headers=headers)
+        await eventually(lambda: bool(gateway.records))
         request = fake.stats.seen[-1]
         sent = [value.decode() for name, value in request.headers if name.lower() == b"traceparent"]
         record = gateway.records[-1]
