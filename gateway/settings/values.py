@@ -87,6 +87,14 @@ def _cache_url(secret: SecretStr) -> SecretStr:
         raise ValueError(
             "should begin with redis://, rediss:// or unix://, or with redis+sentinel:// or redis+cluster://"
         )
+    # The places of several sentinels are no URL by themselves: each of them is.
+    _, _, places = secret.get_secret_value().partition("://")
+    for place in places.rpartition("@")[2].partition("/")[0].split(","):
+        _split(f"redis://{place}")
+    if kind != "sentinel":
+        _split(f"{base}://{places}")
+    elif not places.rpartition("@")[2].partition("/")[2].partition("?")[0].partition("/")[0]:
+        raise ValueError("names no master: write redis+sentinel://host:port,host:port/master/0")
     return secret
 
 

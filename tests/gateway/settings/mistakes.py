@@ -263,7 +263,12 @@ MISTAKES = {
     ),
     "a Redis URL of another kind": (
         "cache: {url: http://a}\n",
-        "infer.yaml:1: cache.url: should begin with redis://, rediss:// or unix://",
+        "infer.yaml:1: cache.url: should begin with redis://, rediss:// or unix://, "
+        "or with redis+sentinel:// or redis+cluster://",
+    ),
+    "a Sentinel without a master": (
+        "cache: {url: 'redis+sentinel://a:1,b:2/'}\n",
+        "infer.yaml:1: cache.url: names no master: write redis+sentinel://host:port,host:port/master/0",
     ),
     "a collector without a scheme": (
         "telemetry: {otlp_endpoint: collector}\n",
