@@ -16,7 +16,7 @@ async def told(telemetry: dict[str, str], headers: list[tuple[str, str]]) -> tup
     async with fakes(1) as (fake,), gateway_to(fake, telemetry=telemetry) as gateway:
         await ask(gateway.url, "/predict", {"prompt": "Hello"}, headers=headers)
         await eventually(lambda: bool(gateway.records))
-        request = fake.stats.seen[-1]
+        (request,) = [seen for seen in fake.stats.seen if seen.path == "/v1/completions"]
         sent = [value.decode() for name, value in request.headers if name.lower() == b"traceparent"]
         record = gateway.records[-1]
         return sent, record.traceparent, record.span_traceparent
