@@ -20,9 +20,11 @@ from fastapi import FastAPI
 from gateway.errors import GatewayError
 from gateway.fleet.discovery import LookUp, system_look_up
 from gateway.flow.account import Account, Sink
-from gateway.flow.cache.build import build_cache
+from gateway.flow.cache.build import build_cache, redis_url
+from gateway.flow.cache.redis_client import connect
 from gateway.flow.pipeline import Pipeline
 from gateway.flow.quota import LocalQuota
+from gateway.flow.quota_redis import RedisQuota
 from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
@@ -45,7 +47,7 @@ from gateway.observe.trace import Identifiers
 from gateway.settings.diff import Diff
 from gateway.settings.load import Loaded
 from gateway.settings.problems import SettingsError
-from gateway.settings.tree import BatchMode, Settings
+from gateway.settings.tree import BatchMode, QuotaStore, Settings
 from gateway.settings.watch import Watcher
 from gateway.tasks import TaskOwner
 from gateway.version import installed_version
@@ -108,6 +110,7 @@ class Gateway:
         )
         self._quota = LocalQuota(settings.auth.keys, now)
         self.cache = build_cache(settings.cache, run_dir, self.metrics, self._tasks, self._random)
+        self._shared_quotas = self._build_shared_quotas(settings)
         self._pipeline = Pipeline(
             self._reader.read,
             self._models.served,
@@ -115,6 +118,8 @@ class Gateway:
             self._account,
             self.metrics,
             Sharing(self.cache),
+            self._shared_quotas,
+            self._tasks,
         )
         self._models.apply(settings, now)
         self.edge = Edge(
@@ -162,6 +167,8 @@ class Gateway:
         await self._tasks.close()
         if self.cache is not None and self.cache.remote is not None:
             await self.cache.remote.close()
+        if self._shared_quotas is not None:
+            await self._shared_quotas.close()
         self._cells.release()
         self._exposition.close()
 
@@ -215,6 +222,12 @@ class Gateway:
     def _refuse_unread(self, exchange: Exchange, error: GatewayError) -> None:
         self._reader.name(exchange)
         self._pipeline.refuse(exchange, error)
+
+    def _build_shared_quotas(self, settings: Settings) -> RedisQuota | None:
+        if settings.auth.quotas is not QuotaStore.REDIS or not settings.auth.keys:
+            return None
+        client = connect(redis_url(settings.cache))
+        return RedisQuota(self._quota, client, settings.cache.timeout_s, self._random, self._tasks)
 
     # Settings
 

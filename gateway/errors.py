@@ -9,6 +9,7 @@
     ├── PayloadTooLarge       413
     ├── UnsupportedEncoding   415
     ├── HeadTooLarge          431
+    ├── ClientGone            499  for the books only
     ├── OverQuota             429  the caller's own limit; Retry-After
     ├── Internal              500  a fault of the gateway
     ├── BackendFailed         502  refused, reset, malformed or cut off
@@ -57,6 +58,14 @@ class GatewayError(Exception):
             return []
         seconds = min(60, max(1, int(-(-self.retry_after_s // 1))))
         return [(b"retry-after", str(seconds).encode())]
+
+
+class ClientGone(GatewayError):
+    """Never sent: there is nobody to read it. The status is the one that nginx made usual."""
+
+    status = 499
+    kind = code = "client_gone"
+    outcome = Outcome.CLIENT_GONE
 
 
 class BadRequest(GatewayError):

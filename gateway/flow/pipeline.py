@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from gateway.errors import GatewayError, Internal, OverQuota
+from gateway.errors import ClientGone, GatewayError, Internal, OverQuota
 from gateway.flow import quota
 from gateway.flow.account import Account
 from gateway.flow.call import Call
+from gateway.flow.quota_redis import RedisQuota
 from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.flow.service import Service
@@ -23,6 +24,7 @@ from gateway.flow.sharing import Sharing
 from gateway.http.exchange import Exchange
 from gateway.observe.labels import OTHER_MODEL, Refusal
 from gateway.observe.metrics import Metrics
+from gateway.tasks import TaskOwner
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,9 @@ class Pipeline:
     account: Account
     metrics: Metrics
     sharing: Sharing
+    shared_quotas: RedisQuota | None
+    """Where keys are counted for all gateways together."""
+    tasks: TaskOwner
 
     def handle(self, exchange: Exchange) -> None:
         """A request is whole. Never raises."""
@@ -51,21 +56,52 @@ class Pipeline:
         try:
             request = self.read(exchange)
             service = self.services.find(request.model)
-            grant = self._take_quota(service, request, now) if request.key is not None else None
             exchange.drop_body()
-            if request.reuse is None and request.batch is None:
-                service.submit(Call(service, exchange, request, grant, now), now)
-            else:
-                self.sharing.take(service, exchange, request, grant, now)
+            if request.key is not None and self.shared_quotas is not None:
+                asking = self._ask_quota(self.shared_quotas, service, exchange, request, now)
+                self.tasks.start("quota", asking)
+                return
+            grant = self._take_quota(service, request, now) if request.key is not None else None
+            self._send_on(service, exchange, request, grant, now)
         except GatewayError as error:
             self.refuse(exchange, error, now)
         except Exception:
             logger.exception("A request failed inside the gateway")
             self.refuse(exchange, Internal("The gateway failed; its log says how."), now)
 
+    def _send_on(
+        self,
+        service: Service,
+        exchange: Exchange,
+        request: Request,
+        grant: quota.Grant | None,
+        now: float,
+    ) -> None:
+        if request.reuse is None and request.batch is None:
+            service.submit(Call(service, exchange, request, grant, now), now)
+        else:
+            self.sharing.take(service, exchange, request, grant, now)
+
     def _take_quota(self, service: Service, request: Request, now: float) -> quota.Grant:
         assert request.key is not None
-        granted = self.quotas.take(request.key.name, request.tokens, now)
+        return self._granted(service, self.quotas.take(request.key.name, request.tokens, now))
+
+    async def _ask_quota(
+        self, quotas: RedisQuota, service: Service, exchange: Exchange, request: Request, now: float
+    ) -> None:
+        """The same where keys are counted in Redis: the one step that every such request has to wait for."""
+        assert request.key is not None
+        try:
+            granted = await quotas.take(request.key, request.tokens, now)
+            grant = self._granted(service, granted)
+            if exchange.disconnected:
+                grant.cancel(monotonic())
+                raise ClientGone("The client has gone.")
+            self._send_on(service, exchange, request, grant, now)
+        except GatewayError as error:
+            self.refuse(exchange, error, now)
+
+    def _granted(self, service: Service, granted: quota.Grant | quota.OverQuota) -> quota.Grant:
         if isinstance(granted, quota.Grant):
             return granted
         service.series.refused.add(_QUOTA_LABELS[granted.limit])

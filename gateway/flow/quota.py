@@ -8,7 +8,7 @@ the bucket is full, and leaves it in debt. Pure; `gateway.flow.quota_redis` coun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -99,12 +99,14 @@ class Account:
 class Grant:
     """What one request took from its key; given back once, however often it is asked to."""
 
-    __slots__ = ("_account", "_open", "_tokens")
+    __slots__ = ("_account", "_open", "_tokens", "settle")
 
     def __init__(self, account: Account, tokens: int, now: float) -> None:
         self._account = account
         self._tokens = tokens
         self._open = True
+        self.settle: Callable[[int, float], None] | None = None
+        """Also told, once, how many tokens were really used, where that is known; and when."""
         account.in_flight += 1
         if account.requests is not None:
             account.requests.take(1, now)
@@ -117,6 +119,8 @@ class Grant:
             return
         self._open = False
         self._account.in_flight -= 1
+        if used is not None and self.settle is not None:
+            self.settle(used, now)
         if used is not None and self._account.tokens is not None:
             self._account.tokens.take(used - self._tokens, now)
 

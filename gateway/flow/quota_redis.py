@@ -14,12 +14,13 @@ import logging
 from random import Random
 from typing import Final
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from gateway.fleet.breaker import Breaker, Position
 from gateway.flow.quota import Grant, Limit, LocalQuota, OverQuota
 from gateway.settings.tree import Key
+from gateway.tasks import TaskOwner
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +72,18 @@ class RedisQuota:
     When `take` is cancelled, what was taken in Redis by then stays taken; in this process nothing does.
     """
 
-    def __init__(self, local: LocalQuota, redis: Redis, timeout_s: float, random: Random) -> None:
+    def __init__(
+        self,
+        local: LocalQuota,
+        redis: Redis | RedisCluster,
+        timeout_s: float,
+        random: Random,
+        tasks: TaskOwner,
+    ) -> None:
+        """`tasks` owns the settlements, for which no request waits."""
         self._local = local
+        self._tasks = tasks
+        self._redis = redis
         self._script = redis.register_script(_TAKE)
         self._timeout_s = timeout_s
         self._random = random
@@ -94,10 +105,20 @@ class RedisQuota:
         except asyncio.CancelledError:
             got.cancel(now)
             raise
+        if answer is not None and answer[0] == 0:
+            got.settle = lambda used, then: self._settle_later(key, tokens, used, then)
         if answer is None or answer[0] == 0:
             return got
         got.cancel(now)
         return OverQuota(_LIMITS[answer[0] - 1], max(1, -(-answer[1] // 1000)))
+
+    async def close(self) -> None:
+        """Close the connections to Redis."""
+        await self._redis.aclose()
+
+    def _settle_later(self, key: Key, estimated: int, used: int, now: float) -> None:
+        if key.tokens_per_minute is not None and used != estimated:
+            self._tasks.start("settle quota", self.settle(key, estimated, used, now))
 
     async def settle(self, key: Key, estimated: int, used: int, now: float) -> None:
         """The real usage is known: correct what was taken in Redis. (`Grant.close` does so here.)"""

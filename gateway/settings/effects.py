@@ -30,6 +30,7 @@ _RESTART = (
     "models",
     # built once, when the process starts
     "admin",
+    "auth.quotas",
     "cache",
     "logging",
     "telemetry",

@@ -222,11 +222,19 @@ class Key(Section):
     """Requests of a higher priority leave the queue first."""
 
 
+class QuotaStore(StrEnum):
+    MEMORY = "memory"
+    REDIS = "redis"
+
+
 class Auth(Section):
     """Who may call."""
 
     keys: tuple[Key, ...] = ()
     """Clients that may call. None: everyone may."""
+    quotas: Annotated[QuotaStore, BeforeValidator(lower)] = QuotaStore.MEMORY
+    """Where the limits a minute are counted: `memory` (by each worker), or `redis` (together; the server is
+    the cache's, and while it does not answer each worker counts for itself)."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

