@@ -23,15 +23,19 @@ class Candidate(Protocol):
     @property
     def version(self) -> str:
         """The weights it serves; affinity is void when it changes."""
+
     @property
     def weight(self) -> float:
         """Relative capacity, above 0."""
+
     @property
     def in_flight(self) -> int:
         """Requests leased on it now."""
+
     @property
     def tokens(self) -> int:
         """Estimated tokens of those requests."""
+
     @property
     def limit(self) -> int:
         """Most requests in flight it may have; at the limit it is not chosen."""

@@ -22,7 +22,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     CONFIG_VARIABLE: "The configuration file, where `--config` names none.",
     "CHANGEOVER_CACHE_DIR": "Folder for converted models and other things that can be made again.",
     "CHANGEOVER_ENGINE_VENV": "The virtual environment that has vLLM. Default: `.venv-engine`.",
-    "CHANGEOVER_TOKEN": "The admin token, for commands that ask a gateway.",
+    "CHANGEOVER_TOKEN": "The token of an engine's guard, where `changeover verify` compares checksums.",
     "CHANGEOVER_STORE": "The checkpoint store, where `--store` names none.",
     "CHANGEOVER_ENGINE_API_KEY": "The engine's own API key, where `changeover verify` asks it directly.",
     "CHANGEOVER_GUARD_TOKEN": "Set by the backend for its engine: the token of the control paths.",
