@@ -53,6 +53,8 @@ class BatchOptions:
     window_s: float
     size: int
     """Most prompts in one batch."""
+    max_tokens: int = 32
+    """Who asks for more travels alone."""
 
 
 class Group:
@@ -114,7 +116,9 @@ class Batcher:
 
     def takes(self, wanted: Batchable) -> bool:
         """Whether batching would help this request."""
-        return self.options.on and self.options.size > 1 and monotonic() >= self._countless_until
+        options = self.options
+        short = wanted.max_tokens <= options.max_tokens
+        return options.on and short and options.size > 1 and monotonic() >= self._countless_until
 
     def add(self, crowd: Crowd, wanted: Batchable) -> None:
         """Let it wait for the next batch of its group."""

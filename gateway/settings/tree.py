@@ -295,6 +295,9 @@ class Batching(Section):
     max_batch_size: int | None = Field(default=None, ge=1)
     """Most prompts in one call. Never more than the engine's own `max_batch_size`; where that is not known
     (engines that run elsewhere), the default is 32."""
+    max_tokens: int = Field(default=32, ge=1)
+    """Requests for more tokens than this travel alone: their answers end at different times, and to hand out
+    each as it ends costs the engine's server more than batching saves."""
 
 
 def _batching(value: object) -> object:
