@@ -135,4 +135,5 @@ def _batch_options(batching: Batching, model: Model) -> BatchOptions:
     engine = model.engine.max_batch_size if model.engine is not None else UNKNOWN_ENGINE_BATCH
     wanted = batching.max_batch_size or engine
     size = min(wanted, engine) if model.engine is not None else wanted
-    return BatchOptions(batching.mode is BatchMode.AUTO, batching.window_ms / 1000, size)
+    on = batching.mode is BatchMode.AUTO
+    return BatchOptions(on, batching.window_ms / 1000, size, batching.max_tokens)

@@ -53,7 +53,7 @@ class BatchOptions:
     window_s: float
     size: int
     """Most prompts in one batch."""
-    max_tokens: int = 32
+    max_tokens: int
     """Who asks for more travels alone."""
 
 

@@ -253,6 +253,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "echo": {"parameters": {"echo": True}},
     "stream": {"stream": True},
     "huge": {"prompt": "x" * 100_000},
+    "long": {"max_tokens": 33},
 }
 
 
