@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.fleet.fleet import Fleet, FleetOptions
 from gateway.fleet.member import Member, Spec
+from gateway.flow.batcher import BatchOptions
 from gateway.flow.record import Record
 from gateway.observe import table
 from gateway.observe.cells import Cells, prepare
@@ -28,6 +29,7 @@ from gateway.upstream.headers import Told
 
 MODEL = "small"
 HEALTH = Health()
+NO_BATCHES = BatchOptions(on=False, window_s=0, size=1, max_tokens=1)
 
 
 @contextmanager

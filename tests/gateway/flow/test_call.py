@@ -10,7 +10,6 @@ import pytest
 
 from gateway.fleet.states import State
 from gateway.flow.account import Account
-from gateway.flow.batcher import BatchOptions
 from gateway.flow.call import Phase
 from gateway.flow.request import Request
 from gateway.flow.service import Service, ServiceOptions
@@ -20,7 +19,7 @@ from gateway.observe.outcome import Outcome
 from gateway.settings.tree import Health, Limits, Retries, Timeouts
 from gateway.upstream.connection import Headers
 from gateway.upstream.faults import Fault
-from tests.gateway.fleets import Client, Engines, Wire, fleet_of, metrics, refused
+from tests.gateway.fleets import NO_BATCHES, Client, Engines, Wire, fleet_of, metrics, refused
 
 JSON: Headers = [(b"content-type", b"application/json")]
 ELSEWHERE: Headers = [*JSON, (b"x-changeover-elsewhere", b"1")]
@@ -72,7 +71,7 @@ def bench(
     with metrics() as counted:
         engines = Engines()
         fleet = fleet_of(counted, *names, health=health)
-        options = ServiceOptions(limits, Timeouts(), retries, BatchOptions(False, 0, 1))
+        options = ServiceOptions(limits, Timeouts(), retries, NO_BATCHES)
         service = Service(fleet, options, counted, Account(()), engines, monotonic())  # type: ignore[arg-type]
         fleet.on_change = lambda: service.rotation_changed(monotonic())
         for member in fleet.members:

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gateway.fleet.evidence import Kind
 from gateway.fleet.member import Member
 from gateway.flow.account import Account
-from gateway.flow.batcher import BatchOptions
 from gateway.flow.call import Call, Phase
 from gateway.flow.request import Request
 from gateway.flow.service import Service, ServiceOptions
@@ -21,7 +20,7 @@ from gateway.flow.ticket import Place
 from gateway.observe.labels import Route
 from gateway.settings.tree import Health, Limits, Retries, Timeouts
 from gateway.upstream.faults import Fault
-from tests.gateway.fleets import Client, Engines, Wire, fleet_of, metrics, refused, see_well, spec
+from tests.gateway.fleets import NO_BATCHES, Client, Engines, Wire, fleet_of, metrics, refused, see_well, spec
 
 NAMES = ("a", "b", "c")
 AT_WORK = (Phase.CONNECTING, Phase.WAITING, Phase.ANSWERING)
@@ -38,7 +37,7 @@ class CallMachine(RuleBasedStateMachine):
         self.engines = Engines()
         self.fleet = fleet_of(counted, *NAMES, limit=2, health=Health(traffic_failures=2))
         limits = Limits(max_in_flight=5, max_queued=3)
-        options = ServiceOptions(limits, Timeouts(), Retries(), BatchOptions(False, 0, 1))
+        options = ServiceOptions(limits, Timeouts(), Retries(), NO_BATCHES)
         self.service = Service(self.fleet, options, counted, Account(()), self.engines, monotonic())  # type: ignore[arg-type]
         self.fleet.on_change = lambda: self.service.rotation_changed(monotonic())
         self.members: list[Member] = []
