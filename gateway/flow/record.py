@@ -50,7 +50,7 @@ class Record:
 
     @property
     def queue_s(self) -> float:
-        return max(0.0, (self.admitted or self.ended) - self.started)
+        return (self.admitted or self.ended) - self.started
 
     @property
     def duration_s(self) -> float:
@@ -59,5 +59,6 @@ class Record:
     @property
     def overhead_s(self) -> float:
         """Time in the gateway itself: neither waiting to be admitted nor with the engine."""
-        engine = max(0.0, (self.last or self.ended) - self.sent) if self.sent else 0.0
-        return max(0.0, self.duration_s - self.queue_s - engine)
+        engine = (self.last or self.ended) - self.sent if self.sent else 0.0
+        overhead = self.ended - (self.admitted or self.ended) - engine
+        return overhead if overhead > 0 else 0.0

@@ -73,8 +73,8 @@ class Exchange:
         protocol: EdgeProtocol,
         route: HotRoute,
         headers: Headers,
-        *,
         query: bytes,
+        *,
         old_http: bool,
         keep_alive: bool,
     ) -> None:

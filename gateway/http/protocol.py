@@ -29,6 +29,7 @@ from gateway.errors import (
 from gateway.http import heads
 from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
+from gateway.http.heads import MAX_BYTES, MAX_LINES
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ LINGER_S = 2.0
 
 MAX_READ = 256 * 1024
 """The most that the event loop hands over at a time."""
+
+
+_NOTED = frozenset((b"content-length", b"expect", b"connection"))
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -68,6 +72,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self._read_bytes = 0
         self._announced = 0
         """Length of the body, as the request's head says; 0: it does not."""
+        self._usual = True
+        """Whether the request's head says nothing about the connection."""
         self._offered = False
         """The request whose head is complete offers another protocol: `_decline` begins it anew."""
 
@@ -188,16 +194,24 @@ class EdgeProtocol(HttpToolsProtocol):
         self.idle_since = 0.0
         self.reading_since = time.monotonic()
         self._announced = 0
+        self._usual = True
         self._in_head = True
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         self.headers.append((name, value))
+        if name in _NOTED:
+            self._note(name, value)
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        """A header that says how the connection goes on."""
         if name == b"content-length":
             self._announced = int(value)
-        elif name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
+        elif name == b"expect":
+            self.expect_100_continue = value.lower() == b"100-continue"
+        elif name == b"connection":
+            self._usual = False
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -206,26 +220,24 @@ class EdgeProtocol(HttpToolsProtocol):
                 raise BadRequest("This gateway is no proxy for connections.")
             self._offered = True
             return
-        if not self.url.startswith(b"/"):
-            self.url = heads.origin_form(self.url)
-        path, _, query = self.url.partition(b"?")
-        route = self.edge.routes.get(path)
-        if len(self.headers) > heads.MAX_LINES:
+        route = self.edge.routes.get(self.url)
+        query = b""
+        if route is None:
+            if not self.url.startswith(b"/"):
+                self.url = heads.origin_form(self.url)
+            path, _, query = self.url.partition(b"?")
+            route = self.edge.routes.get(path)
+        if len(self.headers) > MAX_LINES:
             raise heads.too_large()
-        if self._head_bytes + self._read_bytes > heads.MAX_BYTES and self._head_is_too_large():
+        if self._head_bytes + self._read_bytes > MAX_BYTES and self._head_is_too_large():
             raise heads.too_large()
         if route is None or self.parser.get_method() != b"POST":
             self._begin_cold()
             return
-        version = self.parser.get_http_version()
-        exchange = Exchange(
-            self,
-            route,
-            self.headers,
-            query=query,
-            old_http=version == "1.0",
-            keep_alive=self.parser.should_keep_alive(),
-        )
+        keep_alive = self.parser.should_keep_alive()
+        # HTTP/1.0 either closes or says `Connection: keep-alive`.
+        old_http = not (keep_alive and self._usual) and self.parser.get_http_version() == "1.0"
+        exchange = Exchange(self, route, self.headers, query, old_http=old_http, keep_alive=keep_alive)
         previous = self.cycle
         self.cycle = exchange
         if previous is None or previous.response_complete:

@@ -73,6 +73,10 @@ class Choice:
         self.index = cells.open(family, labels)
         self._places: Mapping[str, int] = {value: self.index + i for i, value in enumerate(family.values)}
 
+    def place(self, value: str) -> int:
+        """The cell of one value, for whoever counts in it most of the time."""
+        return self._places[value]
+
     def add(self, value: str, amount: float = 1.0) -> None:
         """Raises KeyError if `value` is not in the family's set."""
         self._values[self._places[value]] += amount

@@ -47,11 +47,15 @@ class ModelSeries:
         self.cache = Choice(cells, table.CACHE, labels)
         """By `CacheEvent`."""
         self._tokens = Choice(cells, table.TOKENS, labels)
+        self._values = cells.values
+        self._prompt_tokens = self._tokens.place(TokenKind.PROMPT)
+        self._completion_tokens = self._tokens.place(TokenKind.COMPLETION)
 
     def tokens(self, prompt: int, completion: int) -> None:
         """Tokens of one answer, as the engine reported them."""
-        self._tokens.add(TokenKind.PROMPT, prompt)
-        self._tokens.add(TokenKind.COMPLETION, completion)
+        values = self._values
+        values[self._prompt_tokens] += prompt
+        values[self._completion_tokens] += completion
 
     def close(self, cells: Cells) -> None:
         """The model is no longer served: its series go."""

@@ -40,6 +40,9 @@ _NOT_FORWARDED = _HOP | {
 _OURS = b"x-changeover-"
 """Nor does anything that begins so: gateway and backends talk to each other in such headers."""
 
+_ORDINARY = frozenset((b"keep-alive", b"close", b"Keep-Alive", b"Close"))
+"""What a Connection header mostly says, which names no other header."""
+
 _ABOUT_BODIES = frozenset((b"content-type", b"accept", b"accept-encoding"))
 
 _NOT_RETURNED = _HOP | {
@@ -92,7 +95,8 @@ def read_request(
         if name in _READ:
             setattr(asked, _READ[name], value)
         elif name == b"connection":
-            named += _tokens(value)
+            if value not in _ORDINARY:
+                named += _tokens(value)
         elif name in session_headers:
             asked.session = value
         if (
@@ -100,8 +104,9 @@ def read_request(
             and not name.startswith(_OURS)
             and not (own_body and name in _ABOUT_BODIES)
         ):
-            lines.append(b"%b: %b\r\n" % (name, value))
-    asked.content_encoding = asked.content_encoding.strip().lower()
+            lines.append(name + b": " + value + b"\r\n")
+    if asked.content_encoding:
+        asked.content_encoding = asked.content_encoding.strip().lower()
     asked.block = _without(lines, named)
     if own_body:
         asked.block += b"content-type: application/json\r\n"
@@ -149,9 +154,9 @@ def read_answer(headers: Headers) -> Told:
             told.content_encoding = value.strip().lower()
         elif name == b"x-changeover-elsewhere":
             told.elsewhere = value
-        elif name == b"connection":
+        elif name == b"connection" and value not in _ORDINARY:
             named += _tokens(value)
         if name not in _NOT_RETURNED:
-            lines.append(b"%b: %b\r\n" % (name, value))
+            lines.append(name + b": " + value + b"\r\n")
     told.block = _without(lines, named)
     return told
