@@ -31,6 +31,7 @@ NONE: Sequence[Ticket] = ()
 _NEW = Place.NEW
 _QUEUED = Place.QUEUED
 _ADMITTED = Place.ADMITTED
+_LEFT = Place.LEFT
 
 
 class Admission:
@@ -194,7 +195,7 @@ class Admission:
 
     def _release(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
         place = ticket.place
-        ticket.place = Place.LEFT
+        ticket.place = _LEFT
         if place is _ADMITTED:
             self.in_flight -= 1
             self.tokens -= ticket.tokens

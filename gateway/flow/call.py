@@ -15,7 +15,6 @@ A kept-alive connection that the engine closed just as it was used is replaced o
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,16 @@ from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, Shutti
 from gateway.fleet.evidence import Kind
 from gateway.fleet.member import Lease, Member
 from gateway.flow.marks import marks
+from gateway.flow.phase import (
+    ANSWERING,
+    CONNECTING,
+    ENDED,
+    FAILED,
+    FAULTS,
+    PLACED,
+    RETRY_STATUS,
+    WAITING,
+)
 from gateway.flow.quota import Grant
 from gateway.flow.record import Record
 from gateway.flow.request import Request
@@ -39,27 +48,7 @@ if TYPE_CHECKING:
     from gateway.flow.shared import Shared
 
 
-class Phase(Enum):
-    PLACED = "placed"
-    """Not yet with a member: queued, or between two attempts."""
-    CONNECTING = "connecting"
-    WAITING = "waiting"
-    """Sent; no byte of the answer yet."""
-    ANSWERING = "answering"
-    FAILED = "failed"
-    """Its attempt is over; what becomes of it is being decided."""
-    ENDED = "ended"
-
-
-RETRY_STATUS = frozenset((502, 503, 504))
-
-_FAULTS: dict[Fault, tuple[Kind, Attempt, RetryReason]] = {
-    Fault.REFUSED: (Kind.REFUSED, Attempt.REFUSED, RetryReason.REFUSED),
-    Fault.CONNECT_TIMEOUT: (Kind.REFUSED, Attempt.TIMEOUT, RetryReason.TIMEOUT),
-    Fault.LOST: (Kind.RESET, Attempt.RESET, RetryReason.RESET),
-    Fault.TRUNCATED: (Kind.TRUNCATED, Attempt.RESET, RetryReason.RESET),
-    Fault.MALFORMED: (Kind.MALFORMED, Attempt.PROTOCOL, RetryReason.RESET),
-}
+_OK, _DONE = Outcome.OK, Attempt.OK
 
 
 class Call(Ticket):
@@ -68,7 +57,7 @@ class Call(Ticket):
     # Defaults stand in the class, so that a request pays only for what it sets.
     counted = True
     """Whether it is a client's request, and not what several share."""
-    phase = Phase.PLACED
+    phase = PLACED
     _lease: Lease | None = None
     _connection: Connection | None = None
     _connect: asyncio.Task[None] | None = None
@@ -111,7 +100,7 @@ class Call(Ticket):
 
     def start(self, now: float) -> None:
         """The request is admitted: go to a member."""
-        if self.phase is Phase.PLACED:
+        if self.phase is PLACED:
             self._record.admitted = now
             self._attempt(now)
 
@@ -119,7 +108,7 @@ class Call(Ticket):
         request = self.request
         lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
         if lease is None:
-            self.phase = Phase.PLACED
+            self.phase = PLACED
             self._service.defer(self, now)
         else:
             self._go(lease)
@@ -135,7 +124,7 @@ class Call(Ticket):
             self._open(lease)
 
     def _open(self, lease: Lease) -> None:
-        self.phase = Phase.CONNECTING
+        self.phase = CONNECTING
         self._connect = self._service.tasks.start("connect", self._connect_to(lease))
 
     async def _connect_to(self, lease: Lease) -> None:
@@ -143,18 +132,18 @@ class Call(Ticket):
             connection = await lease.member.pool.open()
         except Unreachable as error:
             self._connect = None
-            if self.phase is Phase.CONNECTING and self._lease is lease:
+            if self.phase is CONNECTING and self._lease is lease:
                 self._broken(error.fault)
             return
         self._connect = None
-        if self.phase is Phase.CONNECTING and self._lease is lease:
+        if self.phase is CONNECTING and self._lease is lease:
             self._send(lease, connection)
         else:
             connection.abandon()
 
     def _send(self, lease: Lease, connection: Connection) -> None:
         request = self.request
-        self.phase = Phase.WAITING
+        self.phase = WAITING
         self._connection = connection
         self._record.sent = monotonic()
         head = lease.member.head(request.path, request.block, len(request.body))
@@ -168,7 +157,7 @@ class Call(Ticket):
         member = lease.member
         now = self._record.answered = monotonic()
         told = read_answer(headers)
-        self.phase = Phase.ANSWERING
+        self.phase = ANSWERING
         if status in RETRY_STATUS:
             if self._turned_away(member, told.elsewhere, now):
                 return
@@ -177,7 +166,7 @@ class Call(Ticket):
         self._name_version(told, member)
         if status == 200 and self.request.stream:
             self._head = told
-            self.phase = Phase.WAITING
+            self.phase = WAITING
         else:
             self._answer(status, told)
 
@@ -187,7 +176,7 @@ class Call(Ticket):
         member = lease.member
         record = self._record
         self._connection = None
-        self.phase = Phase.ANSWERING
+        self.phase = ANSWERING
         record.status = 200
         now = record.answered = record.first = record.last = monotonic()
         told = read_answer(headers)
@@ -207,7 +196,7 @@ class Call(Ticket):
 
     def _answer(self, status: int, told: Told) -> None:
         """From here on the answer is this member's."""
-        self.phase = Phase.ANSWERING
+        self.phase = ANSWERING
         if self._head is not None:
             self._head = None
         self._record.status = status
@@ -238,13 +227,13 @@ class Call(Ticket):
         assert lease is not None
         lease.member.health.flowing(now)
         self.request.answer.data(data)
-        if self.exchange.congested and self._connection is not None and self.phase is Phase.ANSWERING:
+        if self.exchange.congested and self._connection is not None and self.phase is ANSWERING:
             self._paused_at = now
             self._connection.pause()
             self.exchange.on_drained = self._drained
 
     def on_done(self) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
         self._connection = None
         if self._head is not None:
@@ -273,13 +262,13 @@ class Call(Ticket):
         if transition is not None:
             self._service.fleet.note(member, transition)
         member.last_ok_s = now - self._record.sent
-        self._finish(Outcome.OK, now, Attempt.OK)
+        self._finish(_OK, now, _DONE)
 
     def on_lost(self, fault: Fault) -> None:
         connection, self._connection = self._connection, None
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
-        if self.phase is Phase.ANSWERING:
+        if self.phase is ANSWERING:
             self._cut_off(fault, monotonic())
             return
         if fault is Fault.LOST and connection is not None and connection.reused and not self._replaced:
@@ -295,8 +284,8 @@ class Call(Ticket):
         lease = self._lease
         assert lease is not None
         now = monotonic()
-        kind, attempt, reason = _FAULTS[fault]
-        self.phase = Phase.FAILED
+        kind, attempt, reason = FAULTS[fault]
+        self.phase = FAILED
         self._service.blame(lease.member, kind, now)
         untouched = fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT, Fault.LOST) or self._head is not None
         if untouched and self._retry(reason, attempt, now):
@@ -309,7 +298,7 @@ class Call(Ticket):
         """The answer broke after its head."""
         lease = self._lease
         assert lease is not None
-        kind, attempt, _ = _FAULTS[fault]
+        kind, attempt, _ = FAULTS[fault]
         self._service.blame(lease.member, kind, now)
         error = BackendFailed(f"The answer is incomplete: {Fault.TRUNCATED.sentence}.")
         self._record.error = error.message
@@ -349,7 +338,7 @@ class Call(Ticket):
         self._let_go(attempt)
         self._record.answered = 0.0
         self._tried = ()
-        self.phase = Phase.PLACED
+        self.phase = PLACED
         self._service.defer(self, now)
         return True
 
@@ -358,9 +347,9 @@ class Call(Ticket):
         lease = self._lease
         if lease is None or lease.member is not member:
             return
-        if self.phase is Phase.WAITING:
+        if self.phase is WAITING:
             self._retry(RetryReason.TIMEOUT, Attempt.TIMEOUT, monotonic())
-        elif self.phase is Phase.CONNECTING:
+        elif self.phase is CONNECTING:
             self._retry(RetryReason.REFUSED, Attempt.REFUSED, monotonic())
 
     def _let_go(self, attempt: Attempt | None) -> None:
@@ -387,28 +376,28 @@ class Call(Ticket):
         record = self._record
         if now >= self.deadline:
             # An answer that flows is no fault of the backend's, however long it gets.
-            ours = self.phase in (Phase.CONNECTING, Phase.WAITING) and not self._own_limit
+            ours = self.phase in (CONNECTING, WAITING) and not self._own_limit
             error = DeadlineExceeded("The request took longer than its limit.")
             self._expire(error, Kind.FIRST_BYTE if ours else Kind.CLIENT_DEADLINE, now)
         elif self._paused_at:
             if now - self._paused_at > limits.silence_s:
                 self._give_up_on_client(now)
-        elif self.phase is Phase.ANSWERING:
+        elif self.phase is ANSWERING:
             if now - max(record.last, record.answered) > limits.silence_s:
                 error = DeadlineExceeded(f"The backend sent nothing for {limits.silence_s:g} s.")
                 self._expire(error, Kind.SILENCE, now)
-        elif self.phase is Phase.WAITING and self.request.stream and now - record.sent > limits.first_byte_s:
+        elif self.phase is WAITING and self.request.stream and now - record.sent > limits.first_byte_s:
             error = DeadlineExceeded(f"The backend sent nothing within {limits.first_byte_s:g} s.")
             self._expire(error, Kind.FIRST_BYTE, now)
-        if self.phase is not Phase.ENDED and now - self._spoke_at > limits.heartbeat_s:
+        if self.phase is not ENDED and now - self._spoke_at > limits.heartbeat_s:
             self._spoke_at = now
             if self.request.stream:
                 self.request.answer.heartbeat(self._marks(b""))
 
     def _expire(self, error: DeadlineExceeded, kind: Kind, now: float) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return  # by what became of another call in the same sweep
-        self.phase = Phase.FAILED
+        self.phase = FAILED
         if self._lease is not None:
             self._service.blame(self._lease.member, kind, now)
         self._fail(error, now, Attempt.TIMEOUT if kind.counts else Attempt.CANCELLED)
@@ -442,7 +431,7 @@ class Call(Ticket):
     # End
 
     def _fail(self, error: GatewayError, now: float, attempt: Attempt | None) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
         self._record.error = error.message
         answered = self._record.answered > 0 and self._head is None
@@ -454,9 +443,9 @@ class Call(Ticket):
         self._finish(Outcome.TRUNCATED if started and answered else error.outcome, now, None)
 
     def _finish(self, outcome: Outcome, now: float, attempt: Attempt | None) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
-        self.phase = Phase.ENDED
+        self.phase = ENDED
         record = self._record
         member = self.member
         if member is not None:

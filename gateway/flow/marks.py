@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from gateway.flow.record import Record
+from gateway.observe.labels import CacheEvent
+
+_CACHE = {event: event.value.encode() for event in CacheEvent}
 
 
 def marks(record: Record, request_id: bytes, version: bytes, age_s: float | None = None) -> bytes:
@@ -14,7 +17,7 @@ def marks(record: Record, request_id: bytes, version: bytes, age_s: float | None
         request_id,
         named,
         aged,
-        record.cache.encode(),
+        _CACHE[record.cache],
         record.queue_s * 1e3,
         engine_s * 1e3,
     )

@@ -40,6 +40,9 @@ _REFUSALS: dict[Reason, tuple[labels.Refusal, type[GatewayError], str]] = {
 }
 
 
+_GONE = Outcome.CLIENT_GONE
+
+
 @dataclass(slots=True)
 class ServiceOptions:
     """What of the settings a service needs."""
@@ -102,7 +105,7 @@ class Service:
         """A request is over: called once for each, by itself."""
         self.live.discard(call)
         # One that its client gave up says nothing about how long an answer takes.
-        gone = record.outcome is Outcome.CLIENT_GONE
+        gone = record.outcome is _GONE
         settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
         if isinstance(call.exchange, Exchange):
             self.account.close(self.series_of[record.route], record, call.exchange, call.request)

@@ -41,6 +41,9 @@ Entry = tuple[int, float, int, "Ticket"]
 """What orders the queue: priority (negated), time to give up, arrival."""
 
 
+_NEW = Place.NEW
+
+
 class Ticket:
     """`tokens`: estimate of prompt plus answer. `deadline`: when the whole answer must have been sent."""
 
@@ -50,7 +53,7 @@ class Ticket:
         self.tokens = tokens
         self.deadline = deadline
         self.priority = priority
-        self.place = Place.NEW
+        self.place = _NEW
         self.refusal: Refusal | None = None
         """Set when it is refused."""
         self.queued_at = 0.0

@@ -283,12 +283,13 @@ class EdgeProtocol(HttpToolsProtocol):
         if type(exchange) is not Exchange:
             super().on_body(body)
             return
-        if not exchange.open:
+        if exchange.response_complete or exchange.disconnected:
             return
         exchange.feed(body)
         edge = self.edge
-        edge.buffered += len(body)
-        self._held += len(body)
+        size = len(body)
+        edge.buffered += size
+        self._held += size
         if exchange.size > edge.max_body_bytes:
             self._refuse_body(exchange)
         elif edge.buffered > edge.max_buffered_bytes:
@@ -320,7 +321,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if type(exchange) is not Exchange:
             super().on_message_complete()
             return
-        if not exchange.open:
+        if exchange.response_complete or exchange.disconnected:
             return
         exchange.finish_body()
         if self.current is exchange:

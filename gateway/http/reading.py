@@ -59,6 +59,7 @@ class Affinity:
 
 
 NO_HINT = Hint()
+_PREDICT = Route.PREDICT
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Reader:
 
     def read(self, exchange: Exchange) -> Request:
         """The request, checked. Sets the exchange's request id first, so that errors carry it too."""
-        predicting = exchange.route.name is Route.PREDICT
+        predicting = exchange.route.name is _PREDICT
         asked = read_request(
             exchange.headers, session_headers=self.affinity.session_headers, own_body=predicting
         )
