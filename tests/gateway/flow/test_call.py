@@ -10,7 +10,7 @@ import pytest
 
 from gateway.fleet.states import State
 from gateway.flow.account import Account
-from gateway.flow.call import Phase
+from gateway.flow.phase import Phase
 from gateway.flow.request import Request
 from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.shared import SharedCall

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gateway.fleet.evidence import Kind
 from gateway.fleet.member import Member
 from gateway.flow.account import Account
-from gateway.flow.call import Call, Phase
+from gateway.flow.call import Call
+from gateway.flow.phase import Phase
 from gateway.flow.request import Request
 from gateway.flow.service import Service, ServiceOptions
 from gateway.flow.shared import SharedCall
