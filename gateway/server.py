@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -119,5 +120,8 @@ def listen(host: str, port: int, *, shared: bool) -> socket.socket:
 
 def run(gateway: Gateway, sock: socket.socket) -> None:
     """Serve until told to end. Blocks."""
+    # What is built by now stays for good: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     server = Server(gateway)
     server.run(sockets=[sock])
