@@ -112,19 +112,14 @@ class Reader:
         seen = openai.glance(body)
         stream = seen.streams
         route = exchange.route
+        model = seen.model if type(seen.model) is str else openai.check_model(seen.model, route)
         affinity = self.affinity
-        request = Request(
-            route.name,
-            route.path,
-            body,
-            Relay(exchange, stream=stream, ending=route.ending),
-            model=seen.model if type(seen.model) is str else openai.check_model(seen.model, route),
-            stream=stream,
-            tokens=seen.tokens(route.generates),
-            hint=affinity.hint(memoryview(seen.text), asked.session, body, seen.user)
-            if affinity.wanted
-            else NO_HINT,
-        )
+        hint = NO_HINT
+        if affinity.wanted:
+            hint = affinity.hint(memoryview(seen.text), asked.session, body, seen.user)
+        answer = Relay(exchange, stream=stream, ending=route.ending)
+        tokens = seen.tokens(route.generates)
+        request = Request(route.name, route.path, body, answer, b"", model, stream, tokens, hint)
         if (seen.temperature == 0 or seen.seed is not None or asked.cache_control) and route.reusable:
             certain = deterministic(seen.temperature, seen.seed, seen.n)
             request.reuse = reuse(certain, asked.cache_control)

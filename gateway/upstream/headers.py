@@ -125,6 +125,19 @@ def _without(lines: list[bytes], named: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
+_TOLD = frozenset(
+    (
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"x-changeover-elsewhere",
+        b"x-model-version",
+    )
+)
+"""Answer headers that the gateway reads itself."""
+
+
 @dataclass(slots=True)
 class Told:
     """What an answer's headers say to the gateway, and the lines that go on to the client."""
@@ -144,19 +157,20 @@ def read_answer(headers: Headers) -> Told:
     lines: list[bytes] = []
     named: list[bytes] = []
     for name, value in headers:
-        if name == b"content-length":
-            told.length = int(value)
-        elif name == b"content-type":
-            told.content_type = value
-        elif name == b"x-model-version":
-            told.version = value
-        elif name == b"content-encoding":
-            told.content_encoding = value.strip().lower()
-        elif name == b"x-changeover-elsewhere":
-            told.elsewhere = value
-        elif name == b"connection" and value not in _ORDINARY:
-            named += _tokens(value)
+        if name in _TOLD:
+            if name == b"content-type":
+                told.content_type = value
+            elif name == b"content-length":
+                told.length = int(value)
+            elif name == b"x-model-version":
+                told.version = value
+            elif name == b"content-encoding":
+                told.content_encoding = value.strip().lower()
+            elif name == b"x-changeover-elsewhere":
+                told.elsewhere = value
+            elif value not in _ORDINARY:
+                named += _tokens(value)
         if name not in _NOT_RETURNED:
             lines.append(name + b": " + value + b"\r\n")
-    told.block = _without(lines, named)
+    told.block = _without(lines, named) if named else b"".join(lines)
     return told
