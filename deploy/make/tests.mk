@@ -6,7 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 test: test-fast test-engine ## Everything: fast tests first, then those on real vLLM engines
 
 test-fast: setup ## What needs no engine (under 3 minutes)
-	@$(PYTEST) -m "not engine" -q -n 4 --dist loadfile
+	@$(PYTEST) -m "not engine and not alone" -q -n 4 --dist loadfile
+	@$(PYTEST) -m "alone" -q
 
 test-engine: setup setup-engine ## What runs on real vLLM engines
 	@$(PYTEST) -m engine -q

@@ -49,6 +49,7 @@ async def scrapes(url: str) -> None:
         await paced(0.1)
 
 
+@pytest.mark.alone
 @pytest.mark.fault("G2")
 @pytest.mark.parametrize("disturb", [uploads, scrapes])
 async def test_streams_flow_on(disturb: Callable[[str], Coroutine[Any, Any, None]]) -> None:

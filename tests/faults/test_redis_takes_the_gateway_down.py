@@ -107,6 +107,7 @@ async def test_redis_is_frozen_with_its_socket_open() -> None:
             await is_kept(gateway)
 
 
+@pytest.mark.alone
 @pytest.mark.fault("F6")
 async def test_a_crowd_that_waits_for_a_frozen_redis_loses_the_budget_once() -> None:
     with valkey() as redis:
