@@ -323,8 +323,6 @@ class Logging(Section):
     """`console` for people, `json` for machines: one object a line."""
     level: Annotated[LogLevel, BeforeValidator(lower)] = LogLevel.INFO
     """The least important messages that are written: `debug`, `info`, `warning` or `error`."""
-    prompts: bool = False
-    """Write prompts and answers to the log. They may hold what nobody should read."""
     requests: bool = True
     """Write one line for each request."""
 

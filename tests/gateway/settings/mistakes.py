@@ -58,8 +58,8 @@ MISTAKES = {
         "infer.yaml:1: timeouts.total_s: should be a number, got inf",
     ),
     "text for true or false": (
-        "logging: {prompts: maybe}\n",
-        "infer.yaml:1: logging.prompts: should be true or false, got 'maybe'",
+        "logging: {requests: maybe}\n",
+        "infer.yaml:1: logging.requests: should be true or false, got 'maybe'",
     ),
     "a number for text": (
         "engine: {served_name: 7}\n",
