@@ -76,3 +76,20 @@ class EngineSettings(Section):
     """More arguments for `vllm serve`, as they would stand on its command line."""
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     """More environment variables for the engine."""
+
+
+class Checkpoints(Section):
+    """Where new weights come from. Read by the gateway and by each backend."""
+
+    store: str | None = None
+    """A folder, `s3://bucket/prefix` or `hdfs://host:port/path`. None: weights are never changed."""
+    model: str | None = None
+    """The model's name in the store. Default: the name that clients use."""
+    trusted_keys: tuple[str, ...] = ()
+    """Files with public keys (Ed25519): only versions signed by one of them are served. None: any."""
+    local: str | None = None
+    """Folder for copies on this machine. Default: `checkpoints` in changeover's cache folder."""
+    keep_local: int = Field(default=3, ge=2)
+    """Copies that are kept, the served one included."""
+    qualify: bool = False
+    """Qualify in-place reloads in the background where there is no record yet."""

@@ -26,9 +26,11 @@ _RESTART = (
     "server.cors",
     # processes of their own
     "engine",
+    "checkpoints",
     # models come and go with their metrics and their queues
     "models",
     # built once, when the process starts
+    "rollout.lease",
     "admin",
     "auth.quotas",
     "cache",
@@ -51,6 +53,7 @@ _RELOAD = (
     "retries",
     "auth",
     "batching",
+    "rollout",
 )
 EFFECTS = dict.fromkeys(_RESTART, Effect.RESTART) | dict.fromkeys(_RELOAD, Effect.RELOAD)
 

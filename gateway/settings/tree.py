@@ -13,7 +13,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from backends.settings import EngineSettings, Section
+from backends.settings import Checkpoints, EngineSettings, Section
+from gateway.settings.rollout import Rollout
 from gateway.settings.values import (
     CacheUrl,
     Contradictions,
@@ -68,6 +69,8 @@ class Admin(Section):
 
     token: Password | None = None
     """Bearer token for `/admin/*`. None: those routes answer 404."""
+    control_token: Password | None = None
+    """Token of the agents' control ports on other machines. Those of this machine make their own."""
 
 
 class PolicyName(StrEnum):
@@ -101,6 +104,11 @@ class Endpoint(Section):
     """`http://host:port`, `unix:/path`, or `dns://name:port` for all addresses of a name, looked up again."""
     api_key: Password | None = None
     """Sent to the engine as `Authorization: Bearer`."""
+    control: HttpUrl | None = None
+    """Where the agent beside the engine listens (`changeover backend --control-listen`). None: its weights
+    are never changed."""
+    control_port: int | None = Field(default=None, ge=1, le=65535)
+    """The same for all addresses of a `dns://` name."""
     weight: float = Field(default=1.0, gt=0)
     """Relative capacity."""
 
@@ -372,6 +380,8 @@ class Settings(Section):
     auth: Auth = Auth()
     cache: Cache = Cache()
     batching: Annotated[Batching, BeforeValidator(_batching)] = Batching()
+    checkpoints: Checkpoints = Checkpoints()
+    rollout: Rollout = Rollout()
     admin: Admin = Admin()
     logging: Logging = Logging()
     telemetry: Telemetry = Telemetry()

@@ -25,7 +25,7 @@ MISTAKES = {
     ),
     "a key like no other": (
         "admin: {xyz: 1}\n",
-        "infer.yaml:1: admin.xyz: is no known key; valid here: token",
+        "infer.yaml:1: admin.xyz: is no known key; valid here: token, control_token",
     ),
     "the trainer's file": (
         "training: {lr: 5e-5}\n",
