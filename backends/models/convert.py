@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch  # type: ignore[import-not-found]
-from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def convert(gguf: Path, folder: Path) -> None:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import torch  # type: ignore[import-not-found]
-from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checkpoints.manifest import Golden
 from checkpoints.probe.contract import SCHEMA, Counterfactual, Probe, Scored, encode_probe

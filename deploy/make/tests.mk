@@ -6,11 +6,11 @@ PYTEST := $(BIN)/python -m pytest
 test: test-fast test-engine ## Everything: fast tests first, then those on real vLLM engines
 
 test-fast: setup ## What needs no engine (under 3 minutes)
-	@$(PYTEST) -m "not engine and not alone" -q -n 4 --dist loadfile
+	@$(PYTEST) -m "not engine and not training and not alone" -q -n 4 --dist loadfile
 	@$(PYTEST) -m "alone" -q
 
-test-engine: setup setup-engine ## What runs on real vLLM engines
-	@$(PYTEST) -m engine -q
+test-engine: setup setup-training ## What runs on real vLLM engines, and what trains
+	@$(PYTEST) -m "engine or training" -q
 
 faults: setup setup-engine ## Every entry of the fault catalogue, with a count at the end
 	@$(PYTEST) -m fault -q --fault-summary
