@@ -180,6 +180,7 @@ class RedisStore:
                 async with asyncio.timeout(self._timeout_s):
                     await self._remote.ping()
             except _FAILURES:
+                self._failed()  # alerts see by these that it is still away, even if nobody asks
                 breaker.failed(monotonic(), self._random.random())
             else:
                 breaker.ok()
