@@ -1,46 +1,33 @@
-"""One request's way to an engine and back: lease, send, retry, answer, and exactly one end.
+"""One request's way to an engine and back: send, answer, and exactly one end.
 
 A Call is a small state machine driven by callbacks: the connection's (`on_head`, `on_data`, `on_done`,
-`on_lost`), the client's (`on_gone`, `on_drained`) and time's (`tick`). It never blocks and needs no task,
-except to open a new connection. Whatever happens, `_finish` runs once: it gives back the lease and the
-admission, closes the books, and nothing is sent to the client after it.
+`on_lost`), the client's (`on_gone`, `on_drained`) and time's (`tick`). It never blocks. Whatever happens,
+`_finish` runs once: it gives back the lease and the admission, closes the books, and nothing is sent to the
+client after it. The way to a member and on to another one is `flow.attempt`, the time limits are
+`flow.limits`. An answer that breaks after its first byte ends in `_cut_off`, and nowhere else.
 
-Retries: at most `retries.attempts`, only before the first byte of an answer, only on another member,
-only for refused, 502, 503, 504 or a connection that died before any byte, and only within the budget. The
-head of a stream is no part of it: engines send that before they have computed anything, so it is held back
-until the first byte of the body.
 A kept-alive connection that the engine closed just as it was used is replaced once and not counted.
 """
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
 from gateway.fleet.evidence import Kind
-from gateway.fleet.member import Lease, Member
+from gateway.fleet.member import Member
+from gateway.flow.attempt import Attempting
+from gateway.flow.limits import Overdue, past_deadline, silent
 from gateway.flow.marks import marks
-from gateway.flow.phase import (
-    ANSWERING,
-    CONNECTING,
-    ENDED,
-    FAILED,
-    FAULTS,
-    PLACED,
-    RETRY_STATUS,
-    WAITING,
-)
+from gateway.flow.phase import ANSWERING, ENDED, FAILED, FAULTS, RETRY_STATUS, WAITING
 from gateway.flow.quota import Grant
-from gateway.flow.record import Record
 from gateway.flow.request import Request
-from gateway.flow.ticket import Ticket
 from gateway.http.exchange import Exchange
 from gateway.observe.labels import Attempt, RetryReason
 from gateway.observe.outcome import Outcome
-from gateway.upstream.connection import Connection, Headers
-from gateway.upstream.faults import Fault, Unreachable
+from gateway.upstream.connection import Headers
+from gateway.upstream.faults import Fault
 from gateway.upstream.headers import Told, read_answer
 
 if TYPE_CHECKING:
@@ -51,20 +38,11 @@ if TYPE_CHECKING:
 _OK, _DONE = Outcome.OK, Attempt.OK
 
 
-class Call(Ticket):
+class Call(Attempting):
     """Made by the pipeline for each request; `start` whenever it is admitted."""
 
-    # Defaults stand in the class, so that a request pays only for what it sets.
     counted = True
     """Whether it is a client's request, and not what several share."""
-    phase = PLACED
-    _lease: Lease | None = None
-    _connection: Connection | None = None
-    _connect: asyncio.Task[None] | None = None
-    _tried: tuple[str, ...] = ()
-    _replaced = False
-    _head: Told | None = None
-    """Of a stream whose body has not begun."""
     _paused_at = 0.0
     _own_limit = False
     """Whether the client's own limit is the shorter one."""
@@ -74,80 +52,17 @@ class Call(Ticket):
     ) -> None:
         limits = service.timeouts
         total = limits.stream_total_s if request.stream else limits.total_s
-        priority = request.key.priority if request.key is not None else 0
         wanted = request.timeout_s or total
-        super().__init__(request.tokens, now + min(total, wanted), priority)
-        self._service = service
+        priority = request.key.priority if request.key is not None else 0
+        super().__init__(service, exchange, request, now + min(total, wanted), priority, now)
         self._grant = grant
-        self.exchange: Exchange | Shared = exchange
-        self.request = request
         if wanted < total:
             self._own_limit = True
         self._spoke_at = now
-        self._record = Record(request.route, service.name, now)
-        self.wait_until = now + service.limits.max_queue_s
-        """Until when a request that reached nobody goes on looking for a member."""
         exchange.on_gone = self.leave
 
     def __repr__(self) -> str:
         return f"<Call {self.request.route} {self.phase.value} on={self.member} tried={self._tried}>"
-
-    @property
-    def member(self) -> Member | None:
-        return self._lease.member if self._lease is not None else None
-
-    # Out
-
-    def start(self, now: float) -> None:
-        """The request is admitted: go to a member."""
-        if self.phase is PLACED:
-            self._record.admitted = now
-            self._attempt(now)
-
-    def _attempt(self, now: float) -> None:
-        request = self.request
-        lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
-        if lease is None:
-            self.phase = PLACED
-            self._service.defer(self, now)
-        else:
-            self._go(lease)
-
-    def _go(self, lease: Lease) -> None:
-        self._lease = lease
-        self._replaced = False
-        self._record.tries += 1
-        connection = lease.member.pool.take()
-        if connection is not None:
-            self._send(lease, connection)
-        else:
-            self._open(lease)
-
-    def _open(self, lease: Lease) -> None:
-        self.phase = CONNECTING
-        self._connect = self._service.tasks.start("connect", self._connect_to(lease))
-
-    async def _connect_to(self, lease: Lease) -> None:
-        try:
-            connection = await lease.member.pool.open()
-        except Unreachable as error:
-            self._connect = None
-            if self.phase is CONNECTING and self._lease is lease:
-                self._broken(error.fault)
-            return
-        self._connect = None
-        if self.phase is CONNECTING and self._lease is lease:
-            self._send(lease, connection)
-        else:
-            connection.abandon()
-
-    def _send(self, lease: Lease, connection: Connection) -> None:
-        request = self.request
-        self.phase = WAITING
-        self._connection = connection
-        self._record.sent = monotonic()
-        head = lease.member.head(request.path, request.block, len(request.body))
-        connection.send(head, request.body, self)
 
     # Back: the connection's callbacks
 
@@ -306,101 +221,34 @@ class Call(Ticket):
         self.request.answer.broken(error, self._marks(b""))
         self._finish(Outcome.TRUNCATED if started else Outcome.BACKEND_ERROR, now, attempt)
 
-    # Retry
-
-    def _retry(self, reason: RetryReason, attempt: Attempt, now: float) -> bool:
-        """Try another member, if the rules allow it and there is one."""
-        lease = self._lease
-        assert lease is not None
-        tried = (*self._tried, lease.member.name)
-        service = self._service
-        if len(tried) > service.retries.attempts or not self.exchange.open:
-            return False
-        # No engine has worked for it yet: then trying again makes no overload worse, and costs no budget.
-        free = reason in (RetryReason.DRAINING, RetryReason.REFUSED)
-        following = service.fleet.lease(self.request.hint, self.request.tokens, tried)
-        if following is None:
-            return False
-        if not free and not service.may_retry(now):
-            following.release()
-            return False
-        service.series.retries.add(reason)
-        self._let_go(attempt)
-        self._record.answered = 0.0
-        self._tried = tried
-        self._go(following)
-        return True
-
-    def _wait_for_another(self, attempt: Attempt, now: float) -> bool:
-        """Nothing was begun and nobody else is there: wait for a member, within the queue's limit."""
-        if now >= self.wait_until or not self.exchange.open:
-            return False
-        self._let_go(attempt)
-        self._record.answered = 0.0
-        self._tried = ()
-        self.phase = PLACED
-        self._service.defer(self, now)
-        return True
-
-    def fail_over(self, member: Member) -> None:
-        """The member was found faulty: if nothing has come from it yet, go elsewhere."""
-        lease = self._lease
-        if lease is None or lease.member is not member:
-            return
-        if self.phase is WAITING:
-            self._retry(RetryReason.TIMEOUT, Attempt.TIMEOUT, monotonic())
-        elif self.phase is CONNECTING:
-            self._retry(RetryReason.REFUSED, Attempt.REFUSED, monotonic())
-
-    def _let_go(self, attempt: Attempt | None) -> None:
-        """End the present attempt: nothing of it may be heard again."""
-        if self._head is not None:
-            self._head = None
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.abandon()
-        task, self._connect = self._connect, None
-        if task is not None:
-            task.cancel()
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            if attempt is not None and not lease.member.retired:
-                lease.member.series.attempts.add(attempt)
-            lease.release()
-
     # Time and the client
 
     def tick(self, now: float) -> None:
         """Look at the limits; called some times a second."""
         limits = self._service.timeouts
-        record = self._record
         if now >= self.deadline:
-            # An answer that flows is no fault of the backend's, however long it gets.
-            ours = self.phase in (CONNECTING, WAITING) and not self._own_limit
-            error = DeadlineExceeded("The request took longer than its limit.")
-            self._expire(error, Kind.FIRST_BYTE if ours else Kind.CLIENT_DEADLINE, now)
+            self._expire(past_deadline(self.phase, self._own_limit), now)
         elif self._paused_at:
             if now - self._paused_at > limits.silence_s:
                 self._give_up_on_client(now)
-        elif self.phase is ANSWERING:
-            if now - max(record.last, record.answered) > limits.silence_s:
-                error = DeadlineExceeded(f"The backend sent nothing for {limits.silence_s:g} s.")
-                self._expire(error, Kind.SILENCE, now)
-        elif self.phase is WAITING and self.request.stream and now - record.sent > limits.first_byte_s:
-            error = DeadlineExceeded(f"The backend sent nothing within {limits.first_byte_s:g} s.")
-            self._expire(error, Kind.FIRST_BYTE, now)
+        else:
+            overdue = silent(self.phase, self._record, self.request.stream, limits, now)
+            if overdue is not None:
+                self._expire(overdue, now)
         if self.phase is not ENDED and now - self._spoke_at > limits.heartbeat_s:
             self._spoke_at = now
             if self.request.stream:
                 self.request.answer.heartbeat(self._marks(b""))
 
-    def _expire(self, error: DeadlineExceeded, kind: Kind, now: float) -> None:
+    def _expire(self, overdue: Overdue, now: float) -> None:
         if self.phase is ENDED:
             return  # by what became of another call in the same sweep
         self.phase = FAILED
+        kind = overdue.kind
         if self._lease is not None:
             self._service.blame(self._lease.member, kind, now)
-        self._fail(error, now, Attempt.TIMEOUT if kind.counts else Attempt.CANCELLED)
+        attempt = Attempt.TIMEOUT if kind.counts else Attempt.CANCELLED
+        self._fail(DeadlineExceeded(overdue.sentence), now, attempt)
 
     def _give_up_on_client(self, now: float) -> None:
         self._record.error = "the client stopped reading"

@@ -96,7 +96,7 @@ class Service:
             self._settle(self.admission.queue(call, now), now)
             self.series.queued.set(self.admission.queued)
 
-    def defer(self, call: Call, now: float) -> None:
+    def defer(self, call: Ticket, now: float) -> None:
         """An admitted request found no member with room: it waits in the place it had."""
         self.admission.defer(call, now)
         self.series.queued.set(self.admission.queued)
