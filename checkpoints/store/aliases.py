@@ -1,9 +1,7 @@
 """Names that point at versions and move by compare-and-swap: `candidate`, `serving`, `last_good`.
 
-Each move creates the next numbered file (`aliases/serving/0000000007.json`); creation is exclusive,
-so of two movers that saw the same state one wins and the other gets `ConflictError`. Old numbers are
-pruned, always keeping the newest `KEPT`; a mover so slow that its number may have been pruned and
-reused notices it afterwards and counts as the loser.
+Each move is the next state of one document (`checkpoints.store.generations`): of two movers that saw the
+same state one wins and the other gets `ConflictError`.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ import msgspec
 from checkpoints.errors import ConflictError, StoreError
 from checkpoints.manifest import check_name
 from checkpoints.store.contract import Files
+from checkpoints.store.generations import Generations
 
 CANDIDATE, SERVING, LAST_GOOD = "candidate", "serving", "last_good"
-KEPT = 64
 _FOLDER = "aliases"
 
 
@@ -38,11 +36,9 @@ class Aliases:
 
     def read(self, name: str) -> Alias:
         """The alias as it is; one that never moved has generation 0 and no version."""
-        folder = f"{_FOLDER}/{check_name('alias', name)}"
-        for generation in reversed(self._generations(folder)):
-            raw = self._files.read(f"{folder}/{generation:010d}.json")
-            if raw is not None:
-                return _decode(raw, name)
+        raw = self._states(name).newest()
+        if raw is not None:
+            return _decode(raw, name)
         return Alias(name, None, 0)
 
     def all(self) -> dict[str, Alias]:
@@ -56,23 +52,13 @@ class Aliases:
         Raises:
             ConflictError: it moved meanwhile; read it again and decide anew.
         """
-        folder = f"{_FOLDER}/{check_name('alias', seen.name)}"
         moved = Alias(seen.name, version, seen.generation + 1, by, at, reason)
-        path = f"{folder}/{moved.generation:010d}.json"
-        if self._generations(folder)[-1:] not in ([], [seen.generation]) or not self._files.create(
-            path, msgspec.json.encode(moved)
-        ):
+        if not self._states(seen.name).add(moved.generation, msgspec.json.encode(moved)):
             raise self._conflict(seen)
-        generations = self._generations(folder)
-        if generations[-1] - moved.generation >= KEPT:
-            self._files.remove(path)
-            raise self._conflict(seen)
-        for old in generations[:-KEPT]:
-            self._files.remove(f"{folder}/{old:010d}.json")
         return moved
 
-    def _generations(self, folder: str) -> list[int]:
-        return [int(name[:10]) for name in self._files.names(folder) if name[:10].isdigit()]
+    def _states(self, name: str) -> Generations:
+        return Generations(self._files, f"{_FOLDER}/{check_name('alias', name)}")
 
     def _conflict(self, seen: Alias) -> ConflictError:
         now = self.read(seen.name)

@@ -39,9 +39,13 @@ class Journal:
         """Write an entry durably."""
         now = datetime.now(UTC)
         entry = Entry(now.isoformat(timespec="microseconds"), event, version, by, detail or {})
-        name = f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:8]}.json"
-        self._files.create(f"{_FOLDER}/{name}", msgspec.json.encode(entry))
+        self.append_once(entry, uuid.uuid4().hex[:8])
         return entry
+
+    def append_once(self, entry: Entry, key: str) -> None:
+        """Write an entry unless one of the same time and key is there: who repeats a step adds nothing."""
+        at = datetime.fromisoformat(entry.at)
+        self._files.create(f"{_FOLDER}/{at:%Y%m%dT%H%M%S.%f}-{key}.json", msgspec.json.encode(entry))
 
     def last(self, count: int = 50) -> list[Entry]:
         """The newest entries, oldest of them first."""

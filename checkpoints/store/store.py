@@ -17,6 +17,7 @@ from checkpoints.digest import Progress
 from checkpoints.errors import ConflictError, IntegrityError, ManifestError, NotFoundError
 from checkpoints.manifest import MANIFEST_FILE, TENSORS_FILE, Manifest, TensorEntry, decode, decode_index
 from checkpoints.retention import Plan, plan
+from checkpoints.rollouts import Rollouts
 from checkpoints.store.aliases import CANDIDATE, Alias, Aliases
 from checkpoints.store.contract import Files
 from checkpoints.store.holds import Holds
@@ -37,6 +38,7 @@ class Store:
         self.aliases = Aliases(files)
         self.journal = Journal(files)
         self.holds = Holds(files)
+        self.rollouts = Rollouts(files)
         self._check = check
 
     def versions(self) -> list[int]:
@@ -172,7 +174,7 @@ class Store:
             self.versions(),
             keep_last=keep_last,
             aliased={name: alias.version for name, alias in self.aliases.all().items() if alias.version},
-            pinned=self.holds.pinned(),
+            pinned=self.holds.pinned() | self.rollouts.needed(),
             copying=self.holds.leased(datetime.now(UTC)),
             bases=self.holds.bases(),
         )

@@ -11,7 +11,8 @@ from checkpoints.draft import Request
 from checkpoints.errors import ConflictError, NotFoundError
 from checkpoints.publish import publish
 from checkpoints.retention import plan
-from checkpoints.store.aliases import KEPT, Alias, Aliases
+from checkpoints.store.aliases import Alias, Aliases
+from checkpoints.store.generations import KEPT
 from checkpoints.store.local import LocalFiles
 from checkpoints.store.store import Store
 from tests.checkpoints.models import write_adapter, write_model
