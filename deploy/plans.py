@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from debian import MONITORING, unpack
 from prerequisites import require_engine_libraries, require_venv
 from stub import write_stub_distribution
 
@@ -89,6 +90,13 @@ def gateway_plan(root: Path, *, tools: bool) -> Plan:
     steps = [_create(root, ".venv"), install("install the gateway", str(root))]
     if tools:
         steps.append(install("install what tests and checks need", f"{root}[{EXTRAS}]"))
+        steps.append(
+            Step(
+                "fetch Prometheus and Alertmanager, for tests and checks",
+                (repr(MONITORING),),
+                action=lambda: unpack(MONITORING, root / ".cache" / "tools"),
+            )
+        )
     return Plan("gateway", ".venv", require_venv, tuple(steps))
 
 
