@@ -145,7 +145,7 @@ class Cells:
         self._keep(key, _Block(record.start, record.generation, family, opened=0))
         if family.kind is Kind.GAUGE:
             self._zero(record.start, family.width)
-        if family.leaves_with_member or self.values[record.start - 1] < 0:
+        if family.passing or self.values[record.start - 1] < 0:
             self._retire(key)
 
     def open(self, family: Family, labels: tuple[str, ...] = ()) -> int:

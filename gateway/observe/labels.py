@@ -11,6 +11,9 @@ from enum import StrEnum
 OTHER_MODEL = "other"
 """Stands for every model name that is not configured."""
 
+OTHER_VERSION = "other"
+"""Stands for versions beyond those that are counted apart."""
+
 OVERFLOW = "overflow"
 """Stands for whatever no longer fits into a worker's cells."""
 
@@ -65,6 +68,8 @@ class Attempt(StrEnum):
     PROTOCOL = "protocol"
     """What came was not HTTP, or not what its headers promised."""
     TIMEOUT = "timeout"
+    OTHER_VERSION = "other_version"
+    """It was computed by other weights than those that were asked for, and went nowhere."""
     CANCELLED = "cancelled"
     """The client left, or a deadline that is not the member's fault passed."""
 
@@ -75,6 +80,8 @@ class RetryReason(StrEnum):
     UNAVAILABLE = "unavailable"
     DRAINING = "draining"
     TIMEOUT = "timeout"
+    VERSION = "version"
+    """Other weights answered than those that were asked for."""
 
 
 class Refusal(StrEnum):
@@ -90,6 +97,8 @@ class Refusal(StrEnum):
     CONCURRENCY = "concurrency"
     CONNECTIONS = "connections"
     NO_MEMBER = "no_member"
+    VERSION = "version"
+    """No member serves the version that was asked for."""
     STOPPING = "stopping"
 
 

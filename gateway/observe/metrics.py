@@ -20,6 +20,7 @@ from gateway.observe.table import DURATION_BUCKETS as DURATION_EDGES
 from gateway.observe.table import OVERHEAD_BUCKETS as OVERHEAD_EDGES
 from gateway.observe.table import QUEUE_BUCKETS as QUEUE_EDGES
 from gateway.observe.table import TTFT_BUCKETS as TTFT_EDGES
+from gateway.observe.versions import VersionBook
 from gateway.observe.window import EDGES as WINDOW_EDGES
 from gateway.observe.window import REFUSED, WindowWriter
 
@@ -46,6 +47,8 @@ class ModelSeries:
         self.retry_budget_exhausted = Counter(cells, table.RETRY_BUDGET, labels)
         self.cache = Choice(cells, table.CACHE, labels)
         """By `CacheEvent`."""
+        self.takeovers = Counter(cells, table.TAKEOVERS, labels)
+        self.versions = VersionBook(cells, name)
         self._tokens = Choice(cells, table.TOKENS, labels)
         self._values = cells.values
         self._prompt_tokens = self._tokens.place(TokenKind.PROMPT)
@@ -62,8 +65,10 @@ class ModelSeries:
         for handle in (
             *(self.in_flight, self.queued, self.queue, self.overhead, self.inter_chunk, self.batch_size),
             *(self.refused, self.retries, self.retry_budget_exhausted, self.cache, self._tokens),
+            self.takeovers,
         ):
             handle.close(cells)
+        self.versions.close()
 
 
 class RequestSeries:

@@ -182,7 +182,7 @@ def _read_slot(slot: _Slot, reading: Reading, totals: dict[str, _Total]) -> None
             total = totals[key] = _Total(family, labels, copy[start:stop])
         else:
             total.cells = list(map(_join(family), total.cells, copy[start:stop]))
-        if tag > 0 and (pid is not None or not family.leaves_with_member):
+        if tag > 0 and (pid is not None or not family.passing):
             total.shown = True
 
 

@@ -2,7 +2,8 @@
 
 A family says its name (without the prefix), what it measures, its labels and how the values of several
 workers become one. The last label may be closed (`values`): then one block of cells holds one cell for
-each value. `member` families vanish with the member; all others last as long as the gateway.
+each value. Families of members and of versions vanish with what they name; all others last as long as the
+gateway.
 To add a metric, add a row here and count it in `gateway.observe.metrics`.
 """
 
@@ -69,8 +70,9 @@ class Family:
         return len(self.values) or 1
 
     @property
-    def leaves_with_member(self) -> bool:
-        return "member" in self.labels
+    def passing(self) -> bool:
+        """Whether its series go with what they name: a member, or a model's version."""
+        return "model" in self.labels and ("member" in self.labels or "version" in self.labels)
 
 
 # An edge at 0.5 s (the usual objective), at most 1.2 times apart around ten minutes, up to half an hour.
@@ -110,6 +112,9 @@ CHUNK_BUCKETS = (
     *(0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+# Finer than those above: what is compared is a candidate with what it would replace.
+VERSION_BUCKETS = tuple(float(f"{0.001 * 10 ** (step / 8):.3g}") for step in range(51))
+ANSWER_BUCKETS = tuple(float(2**power) for power in range(17))
 BATCH_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
@@ -202,6 +207,39 @@ CACHE = _counter(
 CACHE_BYTES = _gauge("cache_bytes", "Bytes of answers kept in memory.")
 CACHE_ENTRIES = _gauge("cache_entries", "Answers kept in memory.")
 BATCH_SIZE = _histogram("batch_size", "Prompts in one engine call.", BATCH_BUCKETS, "model")
+VERSION_REQUESTS = _counter(
+    "version_requests_total",
+    "Requests that ended, by the weights that answered them or should have.",
+    *("model", "version", "outcome"),
+    values=Outcome,
+)
+VERSION_FAULTS = _counter(
+    "version_faults_total", "Calls that ended by the member's fault, by its weights.", "model", "version"
+)
+VERSION_DURATION = _histogram(
+    "version_duration_seconds",
+    "Duration of requests that were computed to the end.",
+    VERSION_BUCKETS,
+    *("model", "version"),
+)
+VERSION_TTFT = _histogram(
+    "version_ttft_seconds",
+    "The same requests, to the first byte of the engine's answer.",
+    VERSION_BUCKETS,
+    *("model", "version"),
+)
+VERSION_LENGTH = _histogram(
+    "version_answer_tokens",
+    "Tokens of each answer that was computed to the end, as the engine reports them.",
+    ANSWER_BUCKETS,
+    *("model", "version"),
+)
+VERSION_PROMPT = _counter("version_prompt_tokens_total", "Tokens of their prompts.", "model", "version")
+TAKEOVERS = _counter(
+    "version_takeovers_total",
+    "Requests that went to the other version because the one that was due had no member in rotation.",
+    "model",
+)
 RELOADS = _counter("config_reloads_total", "Times the configuration was read again.", "result", values=Reload)
 LAST_RELOAD = _gauge(
     "config_last_reload_timestamp_seconds",
@@ -220,7 +258,8 @@ FAMILIES: tuple[Family, ...] = (
     *(REQUESTS, DURATION, TTFT, QUEUE, OVERHEAD, INTER_CHUNK, TOKENS, IN_FLIGHT, QUEUED, REFUSED),
     *(RETRIES, RETRY_BUDGET, ATTEMPTS, MEMBER_STATE, MEMBER_IN_FLIGHT, CONNECTIONS, LOAD_ERRORS),
     *(OPEN_CONNECTIONS, CACHE, CACHE_BYTES, CACHE_ENTRIES, BATCH_SIZE, RELOADS, LAST_RELOAD, LAG),
-    *(TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW),
+    *(VERSION_REQUESTS, VERSION_FAULTS, VERSION_DURATION, VERSION_TTFT, VERSION_LENGTH, VERSION_PROMPT),
+    *(TAKEOVERS, TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW),
 )
 
 # Computed when asked for, from the above and from the kernel.

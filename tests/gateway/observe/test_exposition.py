@@ -37,6 +37,9 @@ def count_something(metrics: Metrics) -> None:
     series = metrics.request_series("small", Route.PREDICT)
     series.begin()
     series.finish(Outcome.OK, 1000.0, 0.3, ttft=0.1, queue=0.0, overhead=0.0001)
+    version = metrics.model("small").versions.of("v7-1a2b3c4d")
+    version.ended(Outcome.OK)
+    version.computed(0.3, 0.1, 5, 10)
 
 
 def samples(families: Iterable[Metric]) -> Samples:
