@@ -78,6 +78,10 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is in this stage."""
     evidence: dict[str, object] = {}
     """What the last decision rests on."""
+    blamed: bool = False
+    """The weights are at fault: they belong into quarantine."""
+    newest: int = 0
+    """The newest version when it began: by itself only what is newer is rolled out after it."""
     supersedes: str = ""
     """The rollout in whose place it stands. Such a one is not superseded itself before engines serve it."""
     generation: int = 0
