@@ -1,7 +1,8 @@
 """A fake vLLM engine: a real HTTP server on a real socket whose behaviours are data.
 
 In a test: `async with Fake.start(Behaviour(tokens_per_s=50)) as fake`. As a process:
-`python -m backends.fake --port N`. It imports nothing of the gateway.
+`python -m backends.fake --port N`. `FakeAgent` (`backends.fake.agent`) swaps its weights. It imports
+nothing of the gateway.
 """
 
 from backends.fake.behaviour import Answer, Behaviour, Cut, Ending, Framing, LineEnd, Pieces, Point, Rule, Say

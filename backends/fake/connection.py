@@ -192,6 +192,11 @@ class Connection(asyncio.Protocol):
         if self._exchange is None:
             self.close()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a request is being answered."""
+        return self._exchange is not None
+
     def abort_generation(self) -> None:
         if self._exchange is not None:
             self._exchange.abort()

@@ -19,6 +19,8 @@ class Engine:
         self.label = ""
         self.paused = False
         self.draining = False
+        self.elsewhere = "draining"
+        """Why nothing new is taken, while `draining`."""
         self.slots = 0
         """0: no limit."""
         self.running = 0

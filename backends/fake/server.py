@@ -158,6 +158,15 @@ class Fake:
         if seconds is not None:
             self._thaw_timer = self.loop.call_later(seconds, self.thaw)
 
+    def cut_running(self, *, orderly: bool) -> None:
+        """End what runs: as an engine that aborts it does, or by resetting the connections."""
+        if orderly:
+            self._abort_running()
+            return
+        for connection in list(self._connections):
+            if connection.is_working:
+                connection.kill()
+
     def thaw(self) -> None:
         if self._thaw_timer is not None:
             self._thaw_timer.cancel()

@@ -144,10 +144,13 @@ class Stage:
         refusal = surface.refused(request)
         if refusal is not None:
             return refusal
-        if request.path in WORK_PATHS and self.engine.draining:
+        if self.engine.draining and (request.path in WORK_PATHS or request.path == "/health"):
             drained = error_reply(503, "This engine takes nothing new.", "ServiceUnavailableError")
             return Reply(
-                drained.status, drained.body, drained.content_type, ((ELSEWHERE_HEADER, "draining"),)
+                drained.status,
+                drained.body,
+                drained.content_type,
+                ((ELSEWHERE_HEADER, self.engine.elsewhere),),
             )
         if request.path in CONTROL_METHODS:
             return await self._control.reply(request)

@@ -9,7 +9,8 @@ import typer
 
 from backends.agent.assignment import assign
 from backends.agent.keeper import EngineFailed
-from backends.agent.serve import AlreadyRunning, run_agent
+from backends.agent.listening import AlreadyRunning
+from backends.agent.serve import run_agent
 from backends.layout import PathTooLong
 from backends.models.builtin import ModelNotMade
 from backends.models.resolve import ModelUnusable

@@ -268,7 +268,8 @@ async def test_a_draining_engine_sends_new_requests_elsewhere() -> None:
         await ask(fake.url, GUARD_PATH, {"draining": True})
         response = await ask(fake.url, COMPLETIONS, {"prompt": "Hello"})
         assert (response.status, response.header(ELSEWHERE_HEADER)) == (503, "draining")
-        assert (await ask(fake.url, "/health")).status == 200
+        health = await ask(fake.url, "/health")
+        assert (health.status, health.header(ELSEWHERE_HEADER)) == (503, "draining")
 
 
 async def test_a_paused_engine_lets_requests_hang_until_it_resumes() -> None:
