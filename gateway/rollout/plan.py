@@ -21,6 +21,8 @@ from checkpoints.rollouts import Quarantined, Rollout, Stage
 from gateway.rollout.canary import before_of, canary_size, target_of
 from gateway.rollout.evidence import Conclusion, judge, parity_summary
 from gateway.rollout.places import (
+    AWAY_GRACE_S,
+    TRIES,
     Place,
     Placed,
     choose,
@@ -346,7 +348,7 @@ def _account(placed: Sequence[Placed]) -> dict[str, object]:
 
 
 def _stalled(view: View) -> bool:
-    return view.stalled_s > view.options.member_deadline_s + view.options.wait_s
+    return view.stalled_s > TRIES * view.options.member_deadline_s + AWAY_GRACE_S
 
 
 def _tell(placed: Sequence[Placed], target: Weights, sent: Sequence[str]) -> str:
