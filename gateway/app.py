@@ -254,6 +254,7 @@ class Gateway:
         self._reader.affinity = _affinity(settings)
         self._reader.batching = _batches(settings)
         self._reader.max_body_bytes = self.edge.max_body_bytes = settings.server.max_body_bytes
+        self.edge.known.clear()
         self.settings = settings
         self.metrics.reloads.add(Reload.OK)
         self.metrics.last_reload.set(time.time_ns() / 1e9)

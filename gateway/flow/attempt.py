@@ -22,9 +22,9 @@ from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.flow.ticket import Ticket
 from gateway.observe.labels import Attempt, RetryReason
-from gateway.upstream.connection import Connection, Headers
+from gateway.upstream.connection import Connection
 from gateway.upstream.faults import Fault, Unreachable
-from gateway.upstream.headers import Told
+from gateway.upstream.headers import Headers, Told
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
@@ -128,7 +128,7 @@ class Attempting(Ticket, ABC):
     def on_data(self, data: bytes) -> None: ...
 
     @abstractmethod
-    def on_whole(self, headers: Headers, body: bytes) -> None: ...
+    def on_whole(self, told: Told, body: bytes) -> None: ...
 
     @abstractmethod
     def on_done(self) -> None: ...

@@ -26,9 +26,8 @@ from gateway.flow.request import Request
 from gateway.http.exchange import Exchange
 from gateway.observe.labels import Attempt, RetryReason
 from gateway.observe.outcome import Outcome
-from gateway.upstream.connection import Headers
 from gateway.upstream.faults import Fault
-from gateway.upstream.headers import Told, read_answer
+from gateway.upstream.headers import Headers, Told, read_answer
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
@@ -78,14 +77,14 @@ class Call(Attempting):
                 return
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
-        self._name_version(told, member)
+        told = self._with_version(told, member)
         if status == 200 and self.request.stream:
             self._head = told
             self.phase = WAITING
         else:
             self._answer(status, told)
 
-    def on_whole(self, headers: Headers, body: bytes) -> None:
+    def on_whole(self, told: Told, body: bytes) -> None:
         lease = self._lease
         assert lease is not None
         member = lease.member
@@ -94,20 +93,20 @@ class Call(Attempting):
         self.phase = ANSWERING
         record.status = 200
         now = record.answered = record.first = record.last = monotonic()
-        told = read_answer(headers)
-        self._name_version(told, member)
+        told = self._with_version(told, member)
         if self.request.answer.whole(told, self._marks(told.version), body):
             self._succeed(member, now)
         else:
             self._cut_off(Fault.TRUNCATED, now)
 
-    def _name_version(self, told: Told, member: Member) -> None:
+    def _with_version(self, told: Told, member: Member) -> Told:
         """The weights that answer: as the answer says, else as the member said before."""
         if not told.version:
-            told.version = member.version_mark
+            told = told.by(member.version_mark)
         elif told.version != member.version_mark:
             self._service.fleet.learn_version(member, told.version.decode("latin-1"))
         self._record.version = member.version
+        return told
 
     def _answer(self, status: int, told: Told) -> None:
         """From here on the answer is this member's."""

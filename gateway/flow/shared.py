@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from gateway.flow.call import Call
 from gateway.flow.record import Record
 from gateway.flow.request import Answer, Request
-from gateway.upstream.connection import Headers
+from gateway.upstream.headers import Headers, Told
 
 if TYPE_CHECKING:
     from gateway.flow.service import Service
@@ -62,10 +62,10 @@ class SharedCall(Call):
     def record(self) -> Record:
         return self._record
 
-    def on_whole(self, headers: Headers, body: bytes) -> None:
+    def on_whole(self, told: Told, body: bytes) -> None:
         if self.member is not None:
             self._record.member = self.member.name
-        super().on_whole(headers, body)
+        super().on_whole(told, body)
 
     def on_head(self, status: int, headers: Headers) -> None:
         if self.member is not None:

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from gateway.errors import GatewayError
 from gateway.http.exchange import Exchange
+from gateway.http.heads import KnownHeads
 from gateway.http.routes import HotRoute
-from gateway.upstream.connection import Headers
+from gateway.upstream.headers import Headers
 
 _CORS_BLOCK = (
     b"vary: Origin\r\n"
@@ -41,6 +42,7 @@ class Edge:
     cors_origins: frozenset[bytes] = frozenset()
     connections: set[Swept] = field(default_factory=set)
     buffered: int = 0
+    known: KnownHeads = field(default_factory=KnownHeads)
     date_block: bytes = b""
     leaving: bool = False
     """Going down: every answer closes its connection."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.errors import GatewayError
-from gateway.upstream.connection import Headers
+from gateway.upstream.headers import Asked, Headers
 
 if TYPE_CHECKING:
     from gateway.http.protocol import EdgeProtocol
@@ -43,60 +44,31 @@ def _nothing() -> None:
     pass
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """Request: `route`, `headers` (lower-case names), `body`. Answer: `reply`, or `begin`, `write`, `end`."""
 
-    __slots__ = (
-        "_chunked",
-        "_parts",
-        "_protocol",
-        "_size",
-        "body",
-        "disconnected",
-        "headers",
-        "keep_alive",
-        "message_event",
-        "old_http",
-        "on_drained",
-        "on_gone",
-        "query",
-        "received",
-        "request_id",
-        "response_complete",
-        "route",
-        "started",
-        "status",
-    )
-
-    def __init__(
-        self,
-        protocol: EdgeProtocol,
-        route: HotRoute,
-        headers: Headers,
-        query: bytes,
-        *,
-        old_http: bool,
-        keep_alive: bool,
-    ) -> None:
-        self._protocol = protocol
-        self._parts: list[bytes] | None = None
-        self._size = 0
-        self._chunked = False
-        self.route = route
-        self.headers = headers
-        self.query = query
-        self.body = b""
-        self.old_http = old_http
-        self.keep_alive = keep_alive
-        self.received = False
-        self.started = False
-        self.status = 0
-        self.request_id = b""
-        self.response_complete = False
-        self.disconnected = False
-        self.message_event = _NOBODY_WAITS
-        self.on_gone: Callable[[], None] = _nothing
-        self.on_drained: Callable[[], None] = _nothing
+    _protocol: EdgeProtocol
+    route: HotRoute
+    headers: Headers
+    query: bytes = b""
+    asked: Asked | None = None
+    """What the headers ask, once they have been read."""
+    body: bytes = b""
+    _size: int = 0
+    received: bool = True
+    """Whether the body is whole."""
+    old_http: bool = False
+    keep_alive: bool = True
+    request_id: bytes = b""
+    status: int = 0
+    started: bool = False
+    response_complete: bool = False
+    disconnected: bool = False
+    _parts: list[bytes] | None = None
+    _chunked: bool = False
+    message_event: _NobodyWaits = _NOBODY_WAITS
+    on_gone: Callable[[], None] = _nothing
+    on_drained: Callable[[], None] = _nothing
 
     def __repr__(self) -> str:
         state = "complete" if self.response_complete else "started" if self.started else "open"

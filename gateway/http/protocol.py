@@ -29,7 +29,7 @@ from gateway.errors import (
 from gateway.http import heads
 from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
-from gateway.http.heads import MAX_BYTES, MAX_LINES
+from gateway.http.heads import MAX_BYTES, MAX_LINES, Known
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +102,14 @@ class EdgeProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.linger_until:
             return
+        # Between two requests, with nothing to be answered.
+        idle = self.idle_since and not self.reading_since
+        if idle:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self.edge.known.get(data[:end])
+            if known is not None and known.length == len(data) - end:
+                self._take(known, data[end:])
+                return
         self._read_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -114,6 +122,25 @@ class EdgeProtocol(HttpToolsProtocol):
                 self._head_bytes += len(data)
                 if self._head_bytes > heads.MAX_BYTES and self._head_is_too_large():
                     self._refuse_connection(heads.too_large())
+            elif idle:
+                self._learn(data)
+
+    def _take(self, known: Known, body: bytes) -> None:
+        """A whole request, whose head came before: here or on another connection."""
+        exchange = Exchange(self, known.route, known.headers, known.query, known.asked, body, known.length)
+        self.cycle = self.current = exchange
+        self.idle_since = 0.0
+        if self._hold(exchange, known.length):
+            self.edge.handle(exchange)
+
+    def _learn(self, data: bytes) -> None:
+        """These bytes came between two requests, and made sense."""
+        latest = self.cycle
+        if type(latest) is not Exchange or latest.asked is None:
+            return
+        if latest.keep_alive and not (latest.old_http or self.expect_100_continue):
+            known = Known(latest.route, latest.headers, latest.query, latest.asked, latest.size)
+            self.edge.known.learn(data, known)
 
     def _decline(self, rest: bytes) -> None:
         """Go on in HTTP/1.1 behind the head of a request that offers another protocol (h2c, websocket)."""
@@ -237,7 +264,10 @@ class EdgeProtocol(HttpToolsProtocol):
         keep_alive = self.parser.should_keep_alive()
         # HTTP/1.0 either closes or says `Connection: keep-alive`.
         old_http = not (keep_alive and self._usual) and self.parser.get_http_version() == "1.0"
-        exchange = Exchange(self, route, self.headers, query, old_http=old_http, keep_alive=keep_alive)
+        exchange = Exchange(self, route, self.headers, query)
+        exchange.old_http = old_http
+        exchange.keep_alive = keep_alive
+        exchange.received = False
         previous = self.cycle
         self.cycle = exchange
         if previous is None or previous.response_complete:
@@ -286,16 +316,21 @@ class EdgeProtocol(HttpToolsProtocol):
         if exchange.response_complete or exchange.disconnected:
             return
         exchange.feed(body)
+        if exchange.size > self.edge.max_body_bytes:
+            self._refuse_body(exchange)
+        else:
+            self._hold(exchange, len(body))
+
+    def _hold(self, exchange: Exchange, size: int) -> bool:
+        """So many more bytes of its body are held. False if they are too many, and it is refused."""
         edge = self.edge
-        size = len(body)
         edge.buffered += size
         self._held += size
-        if exchange.size > edge.max_body_bytes:
-            self._refuse_body(exchange)
-        elif edge.buffered > edge.max_buffered_bytes:
-            self._refuse_early(
-                exchange, OverCapacity("This gateway holds too many request bodies.", retry_after_s=1)
-            )
+        if edge.buffered <= edge.max_buffered_bytes:
+            return True
+        error = OverCapacity("This gateway holds too many request bodies.", retry_after_s=1)
+        self._refuse_early(exchange, error)
+        return False
 
     def _refuse_body(self, exchange: Exchange) -> None:
         limit = self.edge.max_body_bytes

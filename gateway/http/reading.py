@@ -83,9 +83,11 @@ class Reader:
     def read(self, exchange: Exchange) -> Request:
         """The request, checked. Sets the exchange's request id first, so that errors carry it too."""
         predicting = exchange.route.name is _PREDICT
-        asked = read_request(
-            exchange.headers, session_headers=self.affinity.session_headers, own_body=predicting
-        )
+        asked = exchange.asked
+        if asked is None:
+            session_headers = self.affinity.session_headers
+            asked = read_request(exchange.headers, session_headers=session_headers, own_body=predicting)
+            exchange.asked = asked
         offered = sane_request_id(asked.request_id) if asked.request_id else None
         exchange.request_id = offered or self.identifiers.request_id()
         key = self.keys.identify(asked.authorization) if self.keys else None

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.upstream.connection import Headers
 from gateway.upstream.faults import Fault, Unreachable
+from gateway.upstream.headers import Headers, Told
 from gateway.upstream.pool import Pool
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -44,8 +44,8 @@ class _Collector:
         if self._size <= MAX_BYTES:
             self._parts.append(data)
 
-    def on_whole(self, headers: Headers, body: bytes) -> None:
-        self.on_head(200, headers)
+    def on_whole(self, told: Told, body: bytes) -> None:
+        self.on_head(200, told.headers)
         self.on_data(body)
         self.on_done()
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.upstream.connection import Headers
+import msgspec
+
+Headers = list[tuple[bytes, bytes]]
+"""Names in lower case, values as they came."""
 
 _HOP = frozenset(
     (
@@ -138,8 +141,7 @@ _TOLD = frozenset(
 """Answer headers that the gateway reads itself."""
 
 
-@dataclass(slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What an answer's headers say to the gateway, and the lines that go on to the client."""
 
     block: bytes = b""
@@ -149,28 +151,43 @@ class Told:
     """The guard's mark for "leaving, not broken"."""
     content_type: bytes = b""
     content_encoding: bytes = b""
+    headers: Headers = []
+    """All of them, as they came."""
+
+    def by(self, version: bytes) -> Told:
+        """The same, said by an engine that serves these weights without saying so."""
+        return Told(
+            self.block,
+            self.length,
+            version,
+            self.elsewhere,
+            self.content_type,
+            self.content_encoding,
+            self.headers,
+        )
 
 
 def read_answer(headers: Headers) -> Told:
     """One pass over an answer's headers."""
-    told = Told()
+    length: int | None = None
+    version = elsewhere = content_type = content_encoding = b""
     lines: list[bytes] = []
     named: list[bytes] = []
     for name, value in headers:
         if name in _TOLD:
             if name == b"content-type":
-                told.content_type = value
+                content_type = value
             elif name == b"content-length":
-                told.length = int(value)
+                length = int(value)
             elif name == b"x-model-version":
-                told.version = value
+                version = value
             elif name == b"content-encoding":
-                told.content_encoding = value.strip().lower()
+                content_encoding = value.strip().lower()
             elif name == b"x-changeover-elsewhere":
-                told.elsewhere = value
+                elsewhere = value
             elif value not in _ORDINARY:
                 named += _tokens(value)
         if name not in _NOT_RETURNED:
             lines.append(name + b": " + value + b"\r\n")
-    told.block = _without(lines, named) if named else b"".join(lines)
-    return told
+    block = _without(lines, named)
+    return Told(block, length, version, elsewhere, content_type, content_encoding, headers)

@@ -10,7 +10,7 @@ import asyncio
 from time import monotonic
 
 from gateway.upstream.address import Address
-from gateway.upstream.connection import Connection
+from gateway.upstream.connection import Connection, KnownHeads
 from gateway.upstream.faults import Fault, Unreachable
 
 IDLE_S = 4.0
@@ -31,6 +31,7 @@ class Pool:
         """In the order in which they were given back; a connection that dies leaves at once."""
         self._all: set[Connection] = set()
         self._closed = False
+        self.known = KnownHeads()
 
     def __repr__(self) -> str:
         return f"<Pool {self.address} open={len(self._all)} idle={len(self._idle)}>"

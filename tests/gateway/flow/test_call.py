@@ -17,7 +17,7 @@ from gateway.flow.shared import SharedCall
 from gateway.observe.labels import Route
 from gateway.observe.outcome import Outcome
 from gateway.settings.tree import Health, Limits, Retries, Timeouts
-from gateway.upstream.connection import Headers
+from gateway.upstream.headers import Headers
 from gateway.upstream.faults import Fault
 from tests.gateway.fleets import NO_BATCHES, Client, Engines, Wire, fleet_of, metrics, refused
 

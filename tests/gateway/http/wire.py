@@ -9,7 +9,7 @@ from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
 from gateway.http.protocol import EdgeProtocol
 from gateway.http.routes import BY_PATH
-from gateway.upstream.connection import Headers
+from gateway.upstream.headers import Headers
 from tests.drivers.framing import Data, End, Head, ResponseParser
 from tests.drivers.sse import Event, EventParser
 
@@ -54,7 +54,7 @@ class Wire:
             cast("EdgeProtocol", self),
             BY_PATH[path.encode()],
             headers or [],
-            query=b"",
+            received=False,
             old_http=old_http,
             keep_alive=not old_http,
         )

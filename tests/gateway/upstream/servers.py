@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from gateway.upstream.address import Address
-from gateway.upstream.connection import Headers
 from gateway.upstream.faults import Fault
+from gateway.upstream.headers import Headers, Told
 from gateway.upstream.pool import Pool
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -34,8 +34,8 @@ class Receiver:
     def on_data(self, data: bytes) -> None:
         self.data += data
 
-    def on_whole(self, headers: Headers, body: bytes) -> None:
-        self.on_head(200, headers)
+    def on_whole(self, told: Told, body: bytes) -> None:
+        self.on_head(200, told.headers)
         self.on_data(body)
         self.on_done()
 

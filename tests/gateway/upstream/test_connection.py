@@ -250,3 +250,62 @@ async def test_a_paused_connection_reads_nothing_and_goes_on_when_resumed() -> N
         async with asyncio.timeout(5):
             await receiver.ended.wait()
         assert (len(receiver.data), receiver.fault) == (whole, None)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-model-version: v1\r\n\r\n"
+
+
+async def test_an_answer_whose_head_came_before_is_received_as_the_first_was() -> None:
+    async with engine(answering(HEAD + b"ok", HEAD + b"no", close=False)) as pool:
+        first, second = await asked(pool), await asked(pool)
+        assert list(pool.known) == [HEAD]
+        assert (first.heads, first.data) == (second.heads, b"ok")
+        assert (second.data, second.endings, second.fault) == (b"no", 1, None)
+        assert (pool.open_count, pool.idle_count) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(CHUNKED, id="in chunks"),
+        pytest.param(OK + b"x", id="with bytes behind it"),
+        pytest.param(b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK, id="after a 103"),
+        pytest.param(OK.replace(b"200 OK", b"404 Not Found"), id="of another status"),
+        pytest.param(OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), id="the last one"),
+    ],
+)
+async def test_only_the_head_of_a_plain_good_answer_is_remembered(answer: bytes) -> None:
+    async with engine(answering(answer)) as pool:
+        await asked(pool)
+        assert not pool.known
+
+
+async def test_the_end_of_a_head_is_not_remembered_as_a_head() -> None:
+    cut = len(HEAD) - 10
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD[:cut])
+        await writer.drain()
+        await reader.readuntil(b"go on")
+        writer.write(HEAD[cut:] + b"ok")
+        await reader.read()
+
+    async with engine(script) as pool:
+        receiver = Receiver()
+        connection = await pool.open()
+        connection.send(REQUEST, b"", receiver)
+        await eventually(lambda: connection.answered, what="half a head has come")
+        assert connection.transport is not None
+        connection.transport.write(b"go on")
+        await receiver.ended.wait()
+        assert receiver.data == b"ok"
+        assert not pool.known
+
+
+async def test_more_than_a_known_head_announces_is_no_part_of_the_answer() -> None:
+    async with engine(answering(HEAD + b"ok", HEAD + b"ok" + HEAD + b"no", close=False)) as pool:
+        await asked(pool)
+        receiver = await asked(pool)
+        assert (receiver.data, receiver.endings, receiver.fault) == (b"ok", 1, None)
+        await eventually(lambda: pool.open_count == 0, what="the connection is closed")
