@@ -27,6 +27,8 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "CHANGEOVER_ENGINE_API_KEY": "The engine's own API key, where `changeover verify` asks it directly.",
     "CHANGEOVER_GUARD_TOKEN": "Set by the backend for its engine: the token of the control paths.",
     "CHANGEOVER_MODEL_VERSION": "Set by the backend for its engine: the version of its weights.",
+    "CHANGEOVER_ELSEWHERE": "Set by the backend for its engine: start out of rotation, for this reason.",
+    "CHANGEOVER_CONTROL_TOKEN": "Token of `backend --control-listen`, without `admin.control_token`.",
 }
 """Variables of the project that are no settings, and what they are for."""
 
