@@ -82,19 +82,28 @@ def check_against_served(
     contents: Contents, served: Served, manifest: Manifest | None = None, *, restart_allowed: bool = False
 ) -> tuple[list[Finding], Swap]:
     """What differs from the served version, and the cheapest way of swapping that allows it."""
-    adapter = contents.kind == "adapter"
+    digest = manifest.digest if manifest is not None else None
+    new = Served(contents.kind, contents.digests, tuple(contents.tensors()), digest)
+    return compare_versions(new, served, restart_allowed=restart_allowed)
+
+
+def compare_versions(
+    new: Served, served: Served, *, restart_allowed: bool = False
+) -> tuple[list[Finding], Swap]:
+    """The same for two versions of which only the records are at hand: no weights are read."""
+    adapter = new.kind == "adapter"
     if adapter and served.kind != "adapter":
         return [], Swap.ADAPTER
-    changed = _launch_changes(contents.digests, served.digests, restart_allowed=restart_allowed)
+    changed = _launch_changes(new.digests, served.digests, restart_allowed=restart_allowed)
     findings: list[Finding] = []
     if not adapter and served.kind == "adapter":
         changed.append(Finding(Code.KIND, "full weights, an adapter is served", refuses=not restart_allowed))
     elif not (changed and restart_allowed):  # after a restart another model may be right
-        shapes = {entry.name: entry.shape for entry in contents.tensors()}
+        shapes = {entry.name: entry.shape for entry in new.tensors}
         known = {entry.name: entry.shape for entry in served.tensors}
         findings += compare_sets(shapes, known, "the served version", set())
-        findings += _dtype_changes(contents.tensors(), served.tensors)
-    if manifest is not None and manifest.digest == served.digest:
+        findings += _dtype_changes(new.tensors, served.tensors)
+    if new.digest is not None and new.digest == served.digest:
         findings.append(Finding(Code.NOTHING_CHANGED, "the very bytes that are served", refuses=False))
     if changed:
         return findings + changed, Swap.RESTART
