@@ -99,4 +99,7 @@ class Names:
 def _spec(endpoint: Endpoint, address: Address) -> Spec:
     key = endpoint.api_key.get_secret_value() if endpoint.api_key is not None else ""
     name = address.path or address.authority
-    return Spec(name=name, address=address, weight=endpoint.weight, api_key=key)
+    control = endpoint.control
+    if control is None and endpoint.control_port is not None:
+        control = f"http://{Address(host=address.host, port=endpoint.control_port).authority}"
+    return Spec(name=name, address=address, weight=endpoint.weight, api_key=key, control=control)

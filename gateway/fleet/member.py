@@ -7,6 +7,7 @@ lease gives back once, however often it is asked to, so the counts are true by c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gateway.fleet.health import MemberHealth
 from gateway.observe.labels import ConnectionState
@@ -27,6 +28,8 @@ class Spec:
     address: Address
     weight: float = 1.0
     api_key: str = field(default="", repr=False)
+    control: Path | str | None = None
+    """Where its agent listens: a socket on this machine, or a URL. None: it has none."""
 
 
 class Member:

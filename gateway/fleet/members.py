@@ -26,8 +26,12 @@ def specs(settings: Settings, run_dir: Path) -> Mapping[str, list[Spec]]:
     local = places(settings, run_dir)
     return {
         model.name: [
-            *(Spec(place.name, Address(path=str(place.engine_socket))) for place in local[model.name]),
+            *(_local(place) for place in local[model.name]),
             *fixed(model.endpoints),
         ]
         for model in settings.served_models()
     }
+
+
+def _local(place: layout.Place) -> Spec:
+    return Spec(place.name, Address(path=str(place.engine_socket)), control=place.control_socket)
