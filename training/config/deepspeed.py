@@ -22,12 +22,12 @@ Json = dict[str, object]
 
 
 def implied(file: Mapping[str, object]) -> dict[str, object]:
-    """Our options that the file sets, by dotted key."""
+    """Our options that the file sets, by dotted key; giving it at all asks for DeepSpeed."""
     found = {key: value for key, path in _PATHS.items() if (value := _at(file, path)) not in (None, "auto")}
     for name in ("fp16", "bf16"):
         if _at(file, (name, "enabled")) is True:
             found["training.precision"] = name
-    return found
+    return found | {"engine.type": "deepspeed"}
 
 
 def contradictions(file: Mapping[str, object]) -> list[str]:

@@ -1,0 +1,167 @@
+"""One training run, in order: folder, processes, data, model, trainer, training, final weights."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from training.config.kinds import Cache, Method
+from training.config.load import Loaded
+from training.config.problems import ConfigError
+from training.config.tree import TrainingConfig
+from training.data.memory import default_root, memory_folder
+from training.data.prepare import Corpus, key_of, prepare_corpus
+from training.data.sources import local_files
+from training.launch.arguments import arguments_for
+from training.launch.machine import Machine
+from training.launch.models import adapter, load_model, load_tokenizer, source_of
+from training.launch.refusals import refusals
+from training.launch.trainers import Ingredients, make_trainer, trainer_arguments
+from training.run.clock import skew, skew_report
+from training.run.config_watch import ConfigWatch
+from training.run.exposition import Exposition, Metrics
+from training.run.folder import is_finished, open_folder, save_facts
+from training.run.logs import redirect_transformers
+from training.run.processes import gather_numbers, wait_for_all
+from training.run.result import Result, save_result
+from training.run.saving import Completer
+from training.run.stopping import Stopper
+from training.run.usage import Usage
+from training.run.watching import Watcher
+
+log = logging.getLogger("training")
+
+
+def run(loaded: Loaded, machine: Machine) -> int:
+    """Train, and return the exit code: 0 done, 128 + N stopped in order by signal N.
+
+    Raises ConfigError, LaunchError, DataError or RewardError for what keeps it from beginning.
+    """
+    config = loaded.config
+    problems = refusals(config, machine)
+    if problems:
+        raise ConfigError(problems)
+    redirect_transformers()
+    output = Path(config.training.output_dir)
+    if is_finished(output, config):
+        log.info("%s holds this very run, finished; --training.resume never starts it anew", output)
+        return 0
+    sys.path.append(str(Path.cwd()))  # reward functions of the user's
+    watch = ConfigWatch(loaded.files)
+    with ExitStack() as stack:
+        metrics = Metrics()
+        if machine.rank == 0 and config.metrics.port is not None:
+            served = stack.enter_context(Exposition(metrics, config.metrics.host, config.metrics.port))
+            log.info("metrics at http://localhost:%d/metrics", served.port)
+        arguments = trainer_arguments(config, arguments_for(config, machine, loaded.deepspeed))
+        checkpoint = _open_folder(config, machine)
+        _check_clocks(config, arguments, metrics)
+        stopper = Stopper()
+        stopper.listen()
+        watcher = Watcher(metrics, watch, Usage())
+        trainer = _build(stack, config, arguments, machine, [Completer(), watcher, stopper])
+        metrics.set("processes", machine.world_size)
+        return _train(trainer, checkpoint, config, watcher, stopper)
+
+
+def _open_folder(config: TrainingConfig, machine: Machine) -> Path | None:
+    """The first process makes the folder ready, then all see the same checkpoint."""
+    said: list[str] = []
+    checkpoint = None
+    if machine.rank == 0:
+        checkpoint = open_folder(config, said)
+        save_facts(Path(config.training.output_dir), config)
+        for line in said:
+            log.info("%s", line)
+    wait_for_all()
+    if machine.rank != 0:
+        later = config if config.training.resume != "never" else None
+        checkpoint = open_folder(later, []) if later is not None else None
+    wait_for_all()
+    if checkpoint is not None:
+        log.info("going on from %s", checkpoint)
+    return checkpoint
+
+
+def _check_clocks(config: TrainingConfig, arguments: Any, metrics: Metrics) -> None:
+    wait_for_all()
+    readings = gather_numbers(time.time_ns() / 1e9, arguments.device)
+    metrics.set("clock_skew_seconds", skew(readings))
+    report = skew_report(readings, config.distributed.max_clock_skew_s)
+    if report is not None:
+        log.warning("%s", report)
+
+
+def _build(
+    stack: ExitStack,
+    config: TrainingConfig,
+    arguments: Any,
+    machine: Machine,
+    callbacks: list[TrainerCallback],
+) -> Any:
+    with arguments.main_process_first(local=True, desc="preparing model and data"):
+        source = source_of(config.model)
+        corpus = _corpus(stack, config)
+    log.info("%d records (%d skipped), model %s", corpus.records, corpus.skipped, source)
+    ingredients = Ingredients(
+        model=load_model(source),
+        tokenizer=load_tokenizer(config.model, source),
+        adapter=adapter(config.model.lora),
+        corpus=corpus.path,
+    )
+    return make_trainer(config, arguments, ingredients, callbacks)
+
+
+def _corpus(stack: ExitStack, config: TrainingConfig) -> Corpus:
+    """Prepared data, on disk or in memory; memory is held until the run ends."""
+    disk = Path(config.training.output_dir) / "data"
+    files = local_files(config.data.path, disk / "source", lambda line: log.info("%s", line))
+    method = config.training.method
+    place = stack.enter_context(_place(config, files, method, disk))
+    return prepare_corpus(files, config.data, method, place, lambda line: log.info("%s", line))
+
+
+@contextmanager
+def _place(config: TrainingConfig, files: list[Path], method: Method, disk: Path) -> Iterator[Path]:
+    if config.data.cache is Cache.DISK:
+        yield disk
+        return
+    needed = 3 * sum(each.stat().st_size for each in files)  # texts, and their token ids
+    key = key_of(files, config.data, method)
+    with memory_folder(default_root(), key, needed, config.data.memory_gib) as memory:
+        if memory is None:
+            log.warning("data.cache: memory has no room for %d MiB; using the disk", needed >> 20)
+        yield memory or disk
+
+
+def _train(
+    trainer: Any, checkpoint: Path | None, config: TrainingConfig, watcher: Watcher, stopper: Stopper
+) -> int:
+    began = time.monotonic()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+    if stopper.signal is not None:
+        log.info("stopped at step %d; the same command goes on from there", trainer.state.global_step)
+        return 128 + stopper.signal
+    output = Path(config.training.output_dir)
+    trainer.save_model(str(output))
+    wait_for_all()
+    if trainer.is_world_process_zero():
+        result = Result(
+            steps=trainer.state.global_step,
+            epochs=float(trainer.state.epoch or 0),
+            loss_first=watcher.losses[0] if watcher.losses else None,
+            loss_last=watcher.losses[-1] if watcher.losses else None,
+            eval_loss=watcher.eval_loss,
+            seconds=time.monotonic() - began,
+            tokens=watcher.tokens,
+        )
+        save_result(output, result)
+        log.info("done: %d steps, weights in %s", result.steps, output)
+    return 0
