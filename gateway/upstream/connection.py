@@ -258,9 +258,10 @@ class Connection(asyncio.Protocol):
     # llhttp callbacks
 
     def on_message_begin(self) -> None:
-        self.headers = []
         if self._finished:
-            self._dirty = True
+            # Another answer behind the one that was asked for: its head must not replace the first one's.
+            raise ValueError("bytes behind the answer")
+        self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))

@@ -11,6 +11,7 @@ from tests.drivers.waiting import eventually
 from tests.gateway.upstream.servers import REQUEST, Receiver, answering, asked, engine
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
@@ -147,7 +148,7 @@ async def test_a_head_without_end_is_given_up() -> None:
         pytest.param(b"HTTP/1.1 200 OK\r\ncontent-le", id="half a second answer"),
     ],
 )
-@pytest.mark.parametrize("answer", [OK, CHUNKED])
+@pytest.mark.parametrize("answer", [OK, CHUNKED, BUSY])
 @pytest.mark.parametrize("apart", [False, True], ids=["in one write", "in a write of its own"])
 async def test_bytes_behind_an_answer_reach_nobody(answer: bytes, more: bytes, apart: bool) -> None:
     let_go = asyncio.Event()
@@ -163,7 +164,11 @@ async def test_bytes_behind_an_answer_reach_nobody(answer: bytes, more: bytes, a
 
     async with engine(script) as pool:
         receiver = await asked(pool)
-        assert (receiver.statuses, receiver.data) == ([200], b"ok")
+        head = (
+            int(answer[9:12]),
+            [tuple(line.split(b": ")) for line in answer.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]],
+        )
+        assert (receiver.heads, receiver.data) == ([head], b"ok")
         assert receiver.fault is None, "the answer itself was whole"
         let_go.set()
         await eventually(lambda: pool.open_count == 0, what="the connection is closed")
