@@ -15,16 +15,20 @@ from random import Random
 
 from gateway.fleet.evidence import Transition
 from gateway.fleet.health import MemberHealth
-from gateway.fleet.member import Lease, Member, Spec
+from gateway.fleet.member import UNVERSIONED, Lease, Member, Spec
+from gateway.fleet.parts import Part, Parts
 from gateway.fleet.rotation import Rotation, in_rotation
-from gateway.fleet.states import State
+from gateway.fleet.split import Shares, Split
+from gateway.fleet.states import Event, State
 from gateway.observe.metrics import Metrics
-from gateway.routing.contract import Hint
+from gateway.routing.contract import Chooser, Hint
 from gateway.routing.registry import POLICIES
 from gateway.settings.tree import Health, Routing
 from gateway.upstream.pool import Pool
 
 logger = logging.getLogger(__name__)
+
+_LEVELS = {Event.FAILED: logging.WARNING, Event.CONTACT: logging.WARNING, Event.WARMED: logging.DEBUG}
 
 
 def _nobody() -> None:
@@ -52,15 +56,24 @@ class Fleet:
         self.model = model
         self.options = options
         self._metrics = metrics
+        self._series = metrics.model(model)
         self._random = random
         self._members: dict[str, Member] = {}
         self._left: list[Member] = []
         """Those that were removed and on which something may still run."""
         self._rotation: Rotation[Member] = Rotation((), last_resort=False)
-        self._choose = POLICIES[options.routing.policy]((), options.routing, random)
+        self._choose = self._chooser(())
         self._wake_at = inf
         self.sole_version = b""
         """The weights that all members in rotation serve; empty where they differ, or there are none."""
+        self.split: Split | None = None
+        """How a rollout divides requests between versions; None: any member may have any request."""
+        self.shares = Shares()
+        self.parts = Parts((), self._part_of)
+        """The members in rotation by what they serve."""
+        self.plain = True
+        """Whether a request without a wish may go to any member, and gets the same weights on each: there is
+        no split, and nobody in rotation serves anything else."""
         self.width = 0
         """Members in rotation."""
         self.on_change: Callable[[], None] = _nobody
@@ -99,7 +112,12 @@ class Fleet:
     @property
     def versions(self) -> list[str]:
         """The weights that members in rotation serve, each once."""
-        return sorted({member.version for member in self._rotation.members})
+        return sorted(self.parts.labels)
+
+    @property
+    def known_versions(self) -> set[str]:
+        """The weights that members served when they were last heard of, in rotation or not."""
+        return {member.version for member in self._members.values()}
 
     @property
     def learnt_names(self) -> set[str]:
@@ -117,6 +135,19 @@ class Fleet:
         """A place on a member that was not tried yet, or None."""
         chosen = self._choose(hint, tried)
         return self._members[chosen.name].lease(tokens) if chosen is not None else None
+
+    def lease_at(self, label: str, hint: Hint, tokens: int, tried: Collection[str] = ()) -> Lease | None:
+        """The same on a member that serves this version."""
+        part = self.parts.find(label)
+        chosen = part.choose(hint, tried) if part is not None else None
+        return self._members[chosen.name].lease(tokens) if chosen is not None else None
+
+    def divide(self, split: Split | None) -> None:
+        """A rollout's word on who gets what; may be said again and again."""
+        if split != self.split:
+            logger.info("%s: requests are divided by %s (was %s)", self.model, split, self.split)
+            self.split = split
+            self._rebuild()
 
     # Members come and go
 
@@ -167,6 +198,10 @@ class Fleet:
             return
         self._log(member, transition)
         self._limit(member)
+        if transition.event is Event.WARMED:
+            self._wake_at = min(self._wake_at, member.health.wake_at)
+            self.on_change()
+            return
         member.series.state(transition.after)
         self._rebuild()
         if transition.after is State.EJECTED:
@@ -182,11 +217,15 @@ class Fleet:
 
     def learn_version(self, member: Member, version: str) -> None:
         """The weights a member said it serves; empty: it says nothing."""
-        if version and version != member.version:
-            logger.info("%s/%s serves version %s (was %s)", self.model, member.name, version, member.version)
-            member.version = version
-            member.version_mark = version.encode("latin-1", "replace")
-            self._rebuild()
+        if not version or version == member.version:
+            return
+        logger.info("%s/%s serves version %s (was %s)", self.model, member.name, version, member.version)
+        if member.version != UNVERSIONED:
+            member.health.changed()
+        member.version = version
+        member.version_mark = version.encode("latin-1", "replace")
+        self._limit(member)
+        self._rebuild()
 
     def learn_names(self, member: Member, names: tuple[str, ...]) -> None:
         member.models = names
@@ -198,14 +237,32 @@ class Fleet:
         if self._rotation.last_resort is not before:
             for member in self._members.values():
                 self._limit(member)
-        self._choose = POLICIES[self.options.routing.policy](
-            self._rotation.members, self.options.routing, self._random
-        )
-        marks = {member.version_mark for member in self._rotation.members}
-        self.sole_version = marks.pop() if len(marks) == 1 else b""
+        self._choose = self._chooser(self._rotation.members)
+        self.parts = Parts(self._rotation.members, self._part_of)
+        self._spare_no_more()
+        self.sole_version = self._rotation.members[0].version_mark if len(self.parts.labels) == 1 else b""
+        self.plain = self.split is None and len(self.parts.labels) <= 1
         self.width = len(self._rotation.members)
+        self._series.versions.serve(self.parts.labels)
         self._wake_at = min((member.health.wake_at for member in self._members.values()), default=inf)
         self.on_change()
+
+    def _part_of(self, label: str, members: Sequence[Member]) -> Part:
+        sole = len(members) == len(self._rotation.members)
+        choose = self._choose if sole else self._chooser(members)
+        return Part(label, tuple(members), choose)
+
+    def _chooser(self, members: Sequence[Member]) -> Chooser:
+        return POLICIES[self.options.routing.policy](members, self.options.routing, self._random)
+
+    def _spare_no_more(self) -> None:
+        """Fresh members are spared only as long as others can work in their place."""
+        divided = self.parts.groups if self.split is not None else (self._rotation.members,)
+        for members in divided:
+            if not any(member.health.warm and member.health.state is State.READY for member in members):
+                for member in members:
+                    member.health.spare_no_more()
+                    self._limit(member)
 
     def _limit(self, member: Member) -> None:
         member.set_limit(self.options.max_in_flight_per_member, last_resort=self._rotation.last_resort)
@@ -219,7 +276,7 @@ class Fleet:
         if transition is None:
             return
         logger.log(
-            logging.WARNING if transition.after is State.EJECTED else logging.INFO,
+            _LEVELS.get(transition.event, logging.INFO),
             "%s/%s is %s (was %s): %s",
             self.model,
             member.name,

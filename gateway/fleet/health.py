@@ -18,6 +18,7 @@ from random import Random
 from gateway.fleet.breaker import Breaker
 from gateway.fleet.evidence import OWN_FAULTS, Cause, Kind, Transition
 from gateway.fleet.states import LEASABLE, Event, State, step
+from gateway.fleet.warmth import Warmth
 from gateway.settings.tree import Health
 
 TRIALS = 1
@@ -35,30 +36,10 @@ class MemberHealth:
     """
 
     __slots__ = (
-        "_alert",
-        "_announced_at",
-        "_breaker",
-        "_doubted",
-        "_fault",
-        "_good_probes",
-        "_last_ok",
-        "_leaves",
-        "_moved_at",
-        "_options",
-        "_probe_fault",
-        "_probes_agreed",
-        "_random",
-        "_read_at",
-        "_stalled",
-        "_streak",
-        "_streak_since",
-        "_tokens",
-        "cause",
-        "counters_missing",
-        "reason",
-        "refused",
-        "since",
-        "state",
+        *("_alert", "_announced_at", "_breaker", "_doubted", "_fault", "_fresh", "_good_probes"),
+        *("_last_ok", "_leaves", "_moved_at", "_options", "_probe_fault", "_probe_said_leaving"),
+        *("_probes_agreed", "_random", "_read_at", "_stalled", "_streak", "_streak_since"),
+        *("_tokens", "_warmth", "cause", "counters_missing", "reason", "refused", "since", "state"),
     )
 
     def __init__(self, options: Health, now: float, random: Random) -> None:
@@ -95,6 +76,10 @@ class MemberHealth:
         """An operator drains it: it does not come back by probing."""
         self._doubted = False
         """Its weights are unknown, whatever else happens to it, until `proved`."""
+        self._probe_said_leaving = False
+        self._fresh = False
+        """It was seen out of service: what comes back may be another process, or other weights."""
+        self._warmth = Warmth()
         self._tokens: float | None = None
         self._read_at = now
         self._moved_at = now
@@ -123,9 +108,21 @@ class MemberHealth:
     @property
     def wake_at(self) -> float:
         """When `tick` will have something to do; infinite if never. To be asked after each probe and tick."""
+        if self.state is State.READY:
+            return self._warmth.until
         if self.state is not State.EJECTED or self._probe_fault is Kind.REFUSED:
             return inf
         return self._breaker.until
+
+    @property
+    def warm(self) -> bool:
+        """Whether it has its full share: false for a while after it came back, or took other weights."""
+        return not self._warmth.allowed
+
+    @property
+    def away(self) -> bool:
+        """Whether it leaves, or has just said that it does not: soon it may be back."""
+        return self.state is State.DRAINING or (self.state is State.STARTING and self._good_probes > 0)
 
     def silent_s(self, now: float) -> float:
         """Since traffic last showed it well; infinite if it never did."""
@@ -137,7 +134,9 @@ class MemberHealth:
         To be asked once at each transition and kept (asked again and again, it would grow along with
         `in_flight`). A member used as a last resort has its ordinary limit instead.
         """
-        return min(limit, in_flight + TRIALS) if self.state is State.SUSPECT else limit
+        if self.state is State.SUSPECT:
+            return min(limit, in_flight + TRIALS)
+        return min(limit, self._warmth.allowed or limit)
 
     # -- evidence from traffic
 
@@ -164,6 +163,7 @@ class MemberHealth:
         if self.state not in LEASABLE:
             return self._contact(now, kind is Kind.REFUSED)
         self.refused = kind is Kind.REFUSED
+        self._fresh = self._fresh or self.refused
         if not self._breaker.failed(now, self._random.random()):
             return None
         return self._eject(
@@ -177,8 +177,12 @@ class MemberHealth:
         self._streak = 0
         self._probe_fault = None
         self._good_probes += 1
+        said_leaving, self._probe_said_leaving = self._probe_said_leaving, False
         if self.state is State.STARTING:
             return self._ready(now, "first good probe")
+        if self.state is State.DRAINING and said_leaving and not self._leaves:
+            # The same question was answered "elsewhere" a moment ago: it has made up its mind.
+            return self._return(now, "it no longer leaves")
         if self._good_probes >= self._options.healthy_after:
             if self.state is State.DRAINING and self._stays(now):
                 return self._return(now, "it announced to leave, and stayed")
@@ -188,6 +192,7 @@ class MemberHealth:
 
     def probe_failed(self, now: float, kind: Kind, detail: str = "") -> Transition | None:
         """A probe failed. `detail` is for people: a status, an error's text."""
+        self._probe_said_leaving = kind is Kind.ELSEWHERE
         if kind is Kind.ELSEWHERE:
             return self._announce(now)
         self._good_probes = 0
@@ -199,9 +204,11 @@ class MemberHealth:
         self._streak += 1
         what = detail or kind.value
         if self.state is State.STARTING:
+            self._fresh = True
             self.reason = f"not seen well yet: {what}"
         if self._streak >= self._options.unhealthy_after and self._ejectable(kind):
             self.refused = kind is Kind.REFUSED
+            self._fresh = self._fresh or self.refused
             return self._eject(now, Cause.PROBES, f"{self._streak} probes failed in a row: {what}")
         return self._contact(now, kind is Kind.REFUSED)
 
@@ -240,8 +247,10 @@ class MemberHealth:
     def tick(self, now: float) -> Transition | None:
         """Let time pass: from `wake_at` on an open breaker is half open.
 
-        Not while probes are refused: a trial would only lose a request.
+        Not while probes are refused: a trial would only lose a request. A ready one grows warmer.
         """
+        if self.state is State.READY:
+            return self._warmer(now) if self._warmth.tick(now) else None
         if now < self.wake_at or not self._breaker.cool(now):
             return None
         self._good_probes = 0
@@ -276,6 +285,17 @@ class MemberHealth:
         self._absolve()
         return proof
 
+    def changed(self) -> None:
+        """It serves other weights than before: if it is ready, its allowance is that of a fresh one."""
+        if self.state is State.READY:
+            self._warm_up(-inf)
+        else:
+            self._fresh = True
+
+    def spare_no_more(self) -> None:
+        """There is nobody warm who could work in its place: its allowance is the ordinary one."""
+        self._warmth.stop()
+
     def remove(self, now: float) -> Transition | None:
         """It is gone for good. Evidence that still comes in changes nothing."""
         return None if self.state is State.GONE else self._move(now, Event.REMOVE, "removed")
@@ -291,8 +311,18 @@ class MemberHealth:
         self._stalled = False
         if self.state in (State.STARTING, State.SUSPECT) or self.cause in (Cause.PROBES, Cause.STALL):
             return self._ready(now, "a request succeeded")
-        self._alert = self.state is not State.READY
-        return self._contact(now, refused=False)
+        warmer = self.state is State.READY and self._warmth.answered(now)
+        self._alert = self.state is not State.READY or not self.warm
+        return self._warmer(now) if warmer else self._contact(now, refused=False)
+
+    def _warmer(self, now: float) -> Transition:
+        """More may be asked of it. It stays in its state, and has been there as long as before."""
+        reason = f"up to {self._warmth.allowed} requests at a time" if not self.warm else "warm"
+        return Transition(now, self.state, Event.WARMED, step(self.state, Event.WARMED), reason)
+
+    def _warm_up(self, now: float) -> None:
+        self._warmth.start(now)
+        self._alert = True
 
     def _ejectable(self, kind: Kind) -> bool:
         return self.state in LEASABLE or (self.state is State.STARTING and kind not in NOT_UP_YET)
@@ -326,6 +356,7 @@ class MemberHealth:
         if refused is self.refused:
             return None
         self.refused = refused
+        self._fresh = self._fresh or refused
         if self.state is not State.EJECTED:
             return None
         return self._move(now, Event.CONTACT, f"{self.reason}; now {'refused' if refused else 'reached'}")
@@ -342,6 +373,9 @@ class MemberHealth:
         return ready
 
     def _absolve(self) -> None:
+        if self._fresh:
+            self._fresh = False
+            self._warm_up(self.since)
         self.refused = False
         self._streak = 0
         self._stalled = False
@@ -356,6 +390,10 @@ class MemberHealth:
         self._alert = True
         if self.state not in (State.EJECTED, State.SUSPECT):
             self.cause = None
+        if self.state is not State.READY:
+            self._warmth.stop()
+        if self.state in (State.DRAINING, State.UNCERTAIN):
+            self._fresh = True
         return Transition(now, before, event, self.state, reason)
 
     def __repr__(self) -> str:

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 NAMES_EVERY_S = 30.0
 """Between two readings of a member's model names."""
 
+AWAY_S = 0.2
+"""Between two probes of a member that leaves, at most: most come back soon, with other weights."""
+
 JITTER = 0.2
 """Probes are spread by this share of the interval, so that many members are not asked at once."""
 
@@ -66,7 +69,8 @@ async def watch(fleet: Fleet, member: Member, options: Health) -> None:
         except Exception:
             # A member that nobody looks after any more would stay as it is for ever.
             logger.exception("Probing %s/%s failed; it goes on", fleet.model, member.name)
-        pause = options.interval_s * (1 + JITTER * (random.random() - 0.5))
+        interval_s = min(options.interval_s, AWAY_S) if member.health.away else options.interval_s
+        pause = interval_s * (1 + JITTER * (random.random() - 0.5))
         await asyncio.sleep(max(0.0, started + pause - time.monotonic()))
 
 

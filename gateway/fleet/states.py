@@ -45,6 +45,8 @@ class Event(StrEnum):
     """What it computes is no longer known: a swap begins, or broke off."""
     PROVED = "proved"
     """It was shown to serve the weights it names."""
+    WARMED = "warmed"
+    """It has shown that it may be given more than before; it stays as it is."""
     REMOVE = "remove"
 
 
@@ -64,6 +66,7 @@ TRANSITIONS: MappingProxyType[tuple[State, Event], State] = MappingProxyType(
         (State.STARTING, Event.DRAIN): State.DRAINING,
         (State.STARTING, Event.DOUBT): State.UNCERTAIN,
         (State.STARTING, Event.REMOVE): State.GONE,
+        (State.READY, Event.WARMED): State.READY,
         (State.READY, Event.FAILED): State.EJECTED,
         (State.READY, Event.DRAIN): State.DRAINING,
         (State.READY, Event.DOUBT): State.UNCERTAIN,

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.fleet.evidence import Kind, Transition
 from gateway.fleet.health import MemberHealth
-from gateway.fleet.states import TRANSITIONS, State
+from gateway.fleet.states import TRANSITIONS, Event, State
 from gateway.settings.tree import Health
 
 KINDS = st.sampled_from(sorted(Kind))
@@ -34,7 +34,8 @@ class HealthMachine(RuleBasedStateMachine):
         assert change.before is self.state
         assert change.after is self.health.state
         assert TRANSITIONS[change.before, change.event] is change.after
-        assert change.at == self.now == self.health.since
+        assert change.at == self.now
+        assert self.health.since == self.now or change.event is Event.WARMED
         assert change.reason
         self.state = change.after
 
@@ -113,9 +114,18 @@ class HealthMachine(RuleBasedStateMachine):
         assert (self.health.cause is not None) is (self.state in (State.EJECTED, State.SUSPECT))
 
     @invariant()
-    def it_wakes_by_time_only_while_ejected(self) -> None:
+    def it_wakes_by_time_only_while_ejected_or_fresh(self) -> None:
         if self.health.wake_at != inf:
-            assert self.state is State.EJECTED
+            assert self.state is State.EJECTED or (self.state is State.READY and not self.health.warm)
+
+    @invariant()
+    def only_who_is_ready_is_fresh(self) -> None:
+        assert self.health.warm or self.state is State.READY
+        assert 1 <= self.health.allowance(100, 0) <= 100
+
+    @rule()
+    def changed(self) -> None:
+        self.health.changed()
 
     def teardown(self) -> None:
         """B6: whatever happened, a healthy member that nobody drains or doubts comes back by itself."""
@@ -128,6 +138,7 @@ class HealthMachine(RuleBasedStateMachine):
             if self.health.leasable:
                 self.note(self.health.traffic_ok(self.now))
         assert self.state is State.READY
+        assert self.health.warm
 
 
 HealthMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
