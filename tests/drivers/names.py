@@ -12,6 +12,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 _A, _INTERNET, _TTL_S = 1, 1, 1
 _ANSWER, _NO_SUCH_NAME = 0x8180, 0x8183
@@ -46,8 +47,7 @@ class _Protocol(asyncio.DatagramProtocol):
         self._names = names
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self._transport.sendto(self._names.answer(data), addr)

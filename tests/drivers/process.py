@@ -101,7 +101,8 @@ async def running_gateway(
         file = Path(folder) / "infer_config.yaml"
         file.write_bytes(msgspec.json.encode(whole))  # YAML is a superset of JSON
         command = [sys.executable, "-m", "gateway", "gateway", "--config", str(file)]
-        async with running(command, f"http://127.0.0.1:{port}", ready_path) as run:
+        host = server["host"] if server["host"] != "0.0.0.0" else "127.0.0.1"
+        async with running(command, f"http://{host}:{port}", ready_path) as run:
             yield run
 
 

@@ -1,0 +1,79 @@
+"""nginx's configuration: valid, safe by gixy's rules, and in agreement with the gateway's defaults."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.settings.tree import Settings
+from tests.deploy.nginx.certificate import self_signed
+from tests.drivers.nginx import NGINX, command, defaults, render
+
+ACCEPTED = {"proxy_buffering_off"}
+"""gixy's warnings that are meant: a stream must not be buffered."""
+
+
+def text(name: str) -> str:
+    return (NGINX / name).read_text()
+
+
+def seconds(directive: str, *names: str) -> int:
+    found = re.search(rf"^\s*{directive}\s+(\d+)s;", "".join(map(text, names)), re.MULTILINE)
+    assert found is not None, directive
+    return int(found[1])
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_nginx_takes_it_without_a_word(tmp_path: Path, tls: bool) -> None:
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    render(folder, {"NGINX_LOCAL_RESOLVERS": "127.0.0.11"}, tls=self_signed(tmp_path) if tls else None)
+    done = subprocess.run([*command(folder), "-t"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "[warn]" in line or "[emerg]" in line]
+    assert complaints == []
+
+
+def test_gixy_finds_only_what_is_meant(tmp_path: Path) -> None:
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    render(folder, {}, tls=self_signed(tmp_path))
+    gixy = Path(sys.executable).with_name("gixy-next")
+    done = subprocess.run(
+        [str(gixy), "-f", "json", str(folder / "nginx.conf")], capture_output=True, check=False
+    )
+    found = msgspec.json.decode(done.stdout)
+    assert {issue["plugin"] for issue in found} == ACCEPTED
+
+
+def test_every_value_is_used_and_none_is_missing() -> None:
+    templates = "".join(path.read_text() for path in NGINX.rglob("*.template"))
+    asked = set(re.findall(r"\$\{([A-Z_]+)\}", templates))
+    given = {name for name in defaults() if name.startswith("EDGE_")} | {"NGINX_LOCAL_RESOLVERS"}
+    assert asked == given
+
+
+def test_the_gateway_gives_up_before_nginx_does() -> None:
+    settings = Settings()
+    read_timeout = int(defaults()["EDGE_READ_TIMEOUT"].removesuffix("s"))
+    assert read_timeout > settings.timeouts.total_s
+    assert read_timeout > settings.timeouts.heartbeat_s * 2
+    assert seconds("worker_shutdown_timeout", "nginx.conf") > settings.timeouts.stream_total_s
+
+
+def test_an_idle_connection_is_closed_by_nginx_before_the_gateway_closes_it() -> None:
+    upstream = text("templates/edge.conf.template").partition("upstream gateways")[2].partition("\n}")[0]
+    found = re.search(r"keepalive_timeout (\d+)s", upstream)
+    assert found is not None
+    assert int(found[1]) < Settings().server.keep_alive_s
+
+
+def test_the_largest_body_is_the_same() -> None:
+    found = re.search(r"client_max_body_size (\d+)m;", text("changeover/server.conf"))
+    assert found is not None
+    assert int(found[1]) * 1024 * 1024 == Settings().server.max_body_bytes
