@@ -145,6 +145,10 @@ class Rollouts:
             return set()
         return {state.version, state.from_version} - {0}
 
+    def quarantine_names(self) -> list[str]:
+        """Changes when what is in quarantine does; cheaper than reading it."""
+        return self._files.names(_QUARANTINE)
+
     def quarantined(self) -> dict[str, Quarantined]:
         """What is not to be tried again, by digest."""
         raws = (self._files.read(f"{_QUARANTINE}/{name}") for name in self._files.names(_QUARANTINE))

@@ -28,7 +28,7 @@ from gateway.flow.quota_redis import RedisQuota
 from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
-from gateway.http import admin, ops
+from gateway.http import admin, admin_rollouts, ops
 from gateway.http.auth import Keys
 from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
@@ -44,6 +44,8 @@ from gateway.observe.lag import LagSampler
 from gateway.observe.metrics import Metrics
 from gateway.observe.status import GatewayStatus, MemberStatus, ModelStatus
 from gateway.observe.trace import Identifiers
+from gateway.rollout.build import build_rollouts
+from gateway.rollout.desk import Desk
 from gateway.settings.diff import Diff
 from gateway.settings.load import Loaded
 from gateway.settings.problems import SettingsError
@@ -136,7 +138,11 @@ class Gateway:
         self._watcher = self._watch(loaded, load) if load is not None else None
         self.app: FastAPI = ops.build(self, settings.server.cors, self._lifespan)
         token = settings.admin.token
-        admin.declare(self.app, token.get_secret_value() if token is not None else None, self)
+        secret = token.get_secret_value() if token is not None else None
+        admin.declare(self.app, secret, self)
+        self.rollouts = build_rollouts(settings, run_dir, lambda: self._models.served, self.metrics)
+        desk = Desk(self.rollouts) if self.rollouts is not None else None
+        admin_rollouts.declare(self.app, secret, desk)
         self.metrics.last_reload.set(time.time_ns() / 1e9)
 
     # Life
@@ -159,10 +165,14 @@ class Gateway:
         self._tasks.start("sweep connections", self._sweep_edge())
         if self._watcher is not None:
             self._tasks.start("watch settings", self._watcher.run())
+        if self.rollouts is not None:
+            await self.rollouts.start()
 
     async def stop(self) -> None:
         self.abort()
         self._lag.stop()
+        if self.rollouts is not None:
+            await self.rollouts.close()
         await self._models.close()
         await self._tasks.close()
         if self.cache is not None and self.cache.remote is not None:
@@ -256,6 +266,8 @@ class Gateway:
         self._reader.max_body_bytes = self.edge.max_body_bytes = settings.server.max_body_bytes
         self.edge.known.clear()
         self.settings = settings
+        if self.rollouts is not None:
+            self.rollouts.configure(settings)
         self.metrics.reloads.add(Reload.OK)
         self.metrics.last_reload.set(time.time_ns() / 1e9)
         for line in change.changes:

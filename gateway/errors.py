@@ -4,8 +4,10 @@
     ├── BadRequest            400  invalid_request_error
     ├── Unauthorized          401  authentication_error
     ├── NotFound              404  not_found_error
-    │   └── ModelNotFound     404  model_not_found
+    │   ├── ModelNotFound     404  model_not_found
+    │   └── VersionNotFound   404  version_not_found
     ├── MethodNotAllowed      405
+    ├── Conflict              409  an operator asks for what does not fit
     ├── PayloadTooLarge       413
     ├── UnsupportedEncoding   415
     ├── HeadTooLarge          431
@@ -15,6 +17,7 @@
     ├── BackendFailed         502  refused, reset, malformed or cut off
     ├── OverCapacity          503  our limit; Retry-After
     │   ├── NoBackend         503  no engine is ready; Retry-After
+    │   ├── VersionNotServed  503  no engine serves the version that is asked for now; Retry-After
     │   └── ShuttingDown      503  this gateway is leaving; Retry-After
     └── DeadlineExceeded      504  a time limit ran out
 
@@ -95,10 +98,21 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class VersionNotFound(NotFound):
+    code = "version_not_found"
+
+
 class MethodNotAllowed(GatewayError):
     status = 405
     kind = "invalid_request_error"
     code = "method_not_allowed"
+    outcome = Outcome.CLIENT_ERROR
+
+
+class Conflict(GatewayError):
+    status = 409
+    kind = "invalid_request_error"
+    code = "conflict"
     outcome = Outcome.CLIENT_ERROR
 
 
@@ -153,6 +167,11 @@ class OverCapacity(GatewayError):
 
 class NoBackend(OverCapacity):
     code = "no_backend"
+    outcome = Outcome.NO_BACKEND
+
+
+class VersionNotServed(OverCapacity):
+    code = "version_not_served"
     outcome = Outcome.NO_BACKEND
 
 

@@ -120,3 +120,20 @@ class ConnectionState(StrEnum):
 class Reload(StrEnum):
     OK = "ok"
     REJECTED = "rejected"
+
+
+class RolloutEnd(StrEnum):
+    PROMOTED = "promoted"
+    ROLLED_BACK = "rolled_back"
+    REFUSED = "refused"
+    SUPERSEDED = "superseded"
+
+
+class SwapWay(StrEnum):
+    """How an engine took other weights; the names are those of `backends.contract.Way`."""
+
+    IN_PLACE = "in_place"
+    ADAPTER = "adapter"
+    RESTART = "restart"
+    AUTO = "auto"
+    """It ended before its way was chosen."""

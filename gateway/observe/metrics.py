@@ -16,6 +16,7 @@ from gateway.observe.cells import Cells
 from gateway.observe.handles import Choice, Counter, Gauge, Histogram
 from gateway.observe.labels import INFERENCE, OTHER_MODEL, Route, TokenKind
 from gateway.observe.outcome import REFUSALS, Outcome
+from gateway.observe.rollouts import RolloutSeries
 from gateway.observe.table import DURATION_BUCKETS as DURATION_EDGES
 from gateway.observe.table import OVERHEAD_BUCKETS as OVERHEAD_EDGES
 from gateway.observe.table import QUEUE_BUCKETS as QUEUE_EDGES
@@ -244,6 +245,10 @@ class Metrics:
         ring = self._rings.get(route) or self._rings[Route.OTHER]
         found = self._requests[model, route] = RequestSeries(self._cells, series, route, ring)
         return found
+
+    def rollout_series(self, model: str) -> RolloutSeries:
+        """New series for a model's rollouts; the caller closes them."""
+        return RolloutSeries(self._cells, self.model(model).name)
 
     def member_series(self, model: str, member: str) -> MemberSeries:
         """New series for a member that the fleet has taken up; the caller closes them when it leaves."""

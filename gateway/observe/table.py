@@ -20,6 +20,8 @@ from gateway.observe.labels import (
     Refusal,
     Reload,
     RetryReason,
+    RolloutEnd,
+    SwapWay,
     TokenKind,
 )
 from gateway.observe.outcome import Outcome
@@ -115,6 +117,10 @@ LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 # Finer than those above: what is compared is a candidate with what it would replace.
 VERSION_BUCKETS = tuple(float(f"{0.001 * 10 ** (step / 8):.3g}") for step in range(51))
 ANSWER_BUCKETS = tuple(float(2**power) for power in range(17))
+SWAP_BUCKETS = (
+    *(0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0),
+    *(300.0, 600.0, 900.0, 1800.0),
+)
 BATCH_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
@@ -240,6 +246,31 @@ TAKEOVERS = _counter(
     "Requests that went to the other version because the one that was due had no member in rotation.",
     "model",
 )
+ROLLOUT_ACTIVE = _gauge("rollout_active", "1 while a rollout is under way.", "model", combine=Combine.MAX)
+ROLLOUT_OUTCOMES = _counter(
+    "rollout_outcomes_total", "Rollouts by how they ended.", "model", "outcome", values=RolloutEnd
+)
+SWAP_SECONDS = _histogram(
+    "swap_seconds", "A member's change to other weights, from order to end.", SWAP_BUCKETS, "model", "way"
+)
+SWAP_FAILURES = _counter(
+    "swap_failures_total", "Members' changes that did not succeed.", "model", "way", values=SwapWay
+)
+MEMBERS_BY_VERSION = _gauge(
+    "members_by_version", "Members by the weights they serve.", "model", "version", combine=Combine.MAX
+)
+PARITY_K3 = _gauge(
+    "parity_k3",
+    "KL divergence (k3) of an engine from the trainer when the version was probed last.",
+    *("model", "version"),
+    combine=Combine.MAX,
+)
+PARITY_MEAN = _gauge(
+    "parity_mean_abs_delta_logprob",
+    "Mean difference of log-probabilities from the trainer's when the version was probed last.",
+    *("model", "version"),
+    combine=Combine.MAX,
+)
 RELOADS = _counter("config_reloads_total", "Times the configuration was read again.", "result", values=Reload)
 LAST_RELOAD = _gauge(
     "config_last_reload_timestamp_seconds",
@@ -259,7 +290,8 @@ FAMILIES: tuple[Family, ...] = (
     *(RETRIES, RETRY_BUDGET, ATTEMPTS, MEMBER_STATE, MEMBER_IN_FLIGHT, CONNECTIONS, LOAD_ERRORS),
     *(OPEN_CONNECTIONS, CACHE, CACHE_BYTES, CACHE_ENTRIES, BATCH_SIZE, RELOADS, LAST_RELOAD, LAG),
     *(VERSION_REQUESTS, VERSION_FAULTS, VERSION_DURATION, VERSION_TTFT, VERSION_LENGTH, VERSION_PROMPT),
-    *(TAKEOVERS, TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW),
+    *(ROLLOUT_ACTIVE, ROLLOUT_OUTCOMES, SWAP_SECONDS, SWAP_FAILURES, MEMBERS_BY_VERSION, PARITY_K3),
+    *(PARITY_MEAN, TAKEOVERS, TASK_FAILURES, LOGS_DROPPED, BUILD, WINDOW),
 )
 
 # Computed when asked for, from the above and from the kernel.

@@ -24,6 +24,11 @@ class Weights:
     label: str
     digest: str = ""
 
+    @property
+    def known_label(self) -> str | None:
+        """The label, where it can be known without asking a member."""
+        return None if self.number == BASE else self.label
+
     def are(self, label: str) -> bool:
         """Whether a member that says `label` serves these. Of base models only the number is known."""
         return number_of(label) == BASE if self.number == BASE else label == self.label
