@@ -9,9 +9,11 @@ from pathlib import Path
 from random import Random
 
 from backends.agent.api import control_api
+from backends.agent.assignment import Assignment
 from backends.agent.backend import Fixed
-from backends.agent.keeper import Assignment, Keeper
+from backends.agent.keeper import Keeper
 from backends.agent.listening import ControlServer, bind_private
+from backends.agent.runs import AlwaysBase
 
 
 def run_agent(assignment: Assignment, control_socket: Path) -> None:
@@ -28,7 +30,7 @@ def run_agent(assignment: Assignment, control_socket: Path) -> None:
 
 
 async def _serve(assignment: Assignment, listening: socket.socket) -> None:
-    keeper = Keeper(assignment, Random())
+    keeper = Keeper(assignment, AlwaysBase(assignment.base), Random())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, keeper.stop)
