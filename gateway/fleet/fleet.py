@@ -208,7 +208,9 @@ class Fleet:
             self.on_ejected(member)
 
     def tick(self, now: float) -> None:
-        """Let time pass for members that wait for a trial. Costs nothing while none does."""
+        """Let time pass: show the leases, and see to members that wait for a trial."""
+        for member in (*self._members.values(), *self._left):
+            member.show()
         if now < self._wake_at:
             return
         for member in tuple(self._members.values()):

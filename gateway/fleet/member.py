@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gateway.fleet.health import MemberHealth
 from gateway.observe.labels import ConnectionState
 from gateway.observe.metrics import MemberSeries
 from gateway.upstream.address import Address
+from gateway.upstream.headers import end_of_head
 from gateway.upstream.pool import Pool
 
 UNVERSIONED = "unversioned"
@@ -96,7 +99,7 @@ class Member:
             lines = b"".join(b"%b: %b\r\n" % header for header in self.authorization)
             authority = self.spec.address.authority.encode()
             start = self._heads[path] = b"POST %b HTTP/1.1\r\nhost: %b\r\n%b" % (path, authority, lines)
-        return b"%b%bcontent-length: %d\r\n\r\n" % (start, block, length)
+        return start + block + end_of_head(length)
 
     @property
     def authorization(self) -> list[tuple[bytes, bytes]]:
@@ -127,22 +130,23 @@ class Member:
 
     def lease(self, tokens: int) -> Lease:
         """Take a place. The caller has checked that there is one."""
+        self.in_flight += 1
+        self.tokens += tokens
+        self.requests += 1
         return Lease(self, tokens)
 
+    def show(self) -> None:
+        """Show the leases in the metrics: some times a second, not for each of them."""
+        if self.in_flight or not self.retired:
+            self.series.in_flight.set(self.in_flight)
 
-class Lease:
-    """One request's place on one member, until `release`."""
 
-    __slots__ = ("_open", "_tokens", "member")
+class Lease(msgspec.Struct, eq=False):
+    """One request's place on one member, from `Member.lease` until `release`."""
 
-    def __init__(self, member: Member, tokens: int) -> None:
-        self.member = member
-        self._tokens = tokens
-        self._open = True
-        member.in_flight += 1
-        member.tokens += tokens
-        member.requests += 1
-        member.series.in_flight.add(1.0)
+    member: Member
+    _tokens: int
+    _open: bool = True
 
     def __repr__(self) -> str:
         return f"<Lease {self.member.name} {'open' if self._open else 'released'}>"
@@ -155,6 +159,5 @@ class Lease:
         member = self.member
         member.in_flight -= 1
         member.tokens -= self._tokens
-        member.series.in_flight.add(-1.0)
         if member.retired:
             member._close_if_idle()

@@ -96,7 +96,6 @@ class Batch:
     def open(self) -> bool:
         return any(not part.order.closed for part in self._parts)
 
-    @property
     def usage(self) -> tuple[int, int]:
         return self._usage
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from gateway.flow.batch import Batch, Order, Part
 from gateway.flow.crowd import Crowd

@@ -300,7 +300,7 @@ class Call(Attempting):
         self._let_go(attempt)
         record.outcome = outcome
         record.ended = monotonic()
-        record.prompt_tokens, record.completion_tokens = self.request.answer.usage
+        record.prompt_tokens, record.completion_tokens = self.request.answer.usage()
         if self._grant is not None:
             self._close_grant(self._grant)
         self._service.ended(self, record)

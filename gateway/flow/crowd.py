@@ -11,9 +11,10 @@ An engine's failure before anything was sent is tried once more for all who wait
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from gateway.errors import BackendFailed, GatewayError
 from gateway.flow.cache.key import Question
@@ -180,9 +181,8 @@ class Crowd:
         ]
         return any(beats)
 
-    @property
     def usage(self) -> tuple[int, int]:
-        return next((guest.request.answer.usage for guest in self.guests), (0, 0))
+        return next((guest.request.answer.usage() for guest in self.guests), (0, 0))
 
     def ended(self, record: Record) -> None:
         self.call = None

@@ -106,7 +106,7 @@ class Guest:
         record = self.record
         record.outcome = outcome
         record.ended = monotonic()
-        record.prompt_tokens, record.completion_tokens = self.request.answer.usage
+        record.prompt_tokens, record.completion_tokens = self.request.answer.usage()
         if self.grant is not None:
             close_grant(self.grant, record)
         self._service.guest_ended(self)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from gateway.errors import GatewayError
 from gateway.flow.cache.policy import Reuse
@@ -40,7 +41,6 @@ class Answer(Protocol):
     def heartbeat(self, marks: bytes) -> bool:
         """Keep a silent stream's connection busy. False where nothing can be said."""
 
-    @property
     def usage(self) -> tuple[int, int]:
         """Prompt and completion tokens as the engine reported them; zeros where it did not."""
 
@@ -60,8 +60,7 @@ class ClientAnswer(Answer, Protocol):
         """Instead of all calls: an engine's good answer as a whole. False if it cannot be read."""
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request below the edge."""
 
     route: Route
@@ -76,7 +75,7 @@ class Request:
     stream: bool = False
     tokens: int = 1
     """Estimate of prompt plus answer."""
-    hint: Hint = field(default_factory=Hint)
+    hint: Hint = msgspec.field(default_factory=Hint)
     timeout_s: float | None = None
     """The client's own limit."""
     reuse: Reuse | None = None

@@ -143,7 +143,7 @@ class Sharing:
         if not told.version or not forms.is_whole(body, form):
             return
         chat = crowd.request.path == _CHAT
-        entry = Entry(told.version, now_ms(), int(form), chat, body, *crowd.usage)
+        entry = Entry(told.version, now_ms(), int(form), chat, body, *crowd.usage())
         if cache.put(key.at_version(place.question.digest, told.version), entry):
             crowd.service.series.cache.add(CacheEvent.STORE)
 

@@ -159,7 +159,6 @@ class Prediction:
     def heartbeat(self, marks: bytes) -> bool:
         return False
 
-    @property
     def usage(self) -> tuple[int, int]:
         return self._usage.prompt_tokens, self._usage.completion_tokens
 
@@ -283,7 +282,6 @@ class PredictionStream:
         self._exchange.write(HEARTBEAT)
         return True
 
-    @property
     def usage(self) -> tuple[int, int]:
         return self._usage.prompt_tokens, self._usage.completion_tokens
 

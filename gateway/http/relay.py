@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+import msgspec
+
 from gateway.errors import GatewayError
 from gateway.flow.request import piece_by_piece
 from gateway.http.exchange import Exchange
@@ -169,17 +171,14 @@ class LateRefusal:
         self._exchange.end()
 
 
-class Relay:
+class Relay(msgspec.Struct, eq=False):
     """Passes one answer on to one client; see `gateway.flow.request.Answer`."""
 
-    __slots__ = ("_body", "_ending", "_exchange", "_stream", "_tail")
-
-    def __init__(self, exchange: Exchange, *, stream: bool, ending: Ending) -> None:
-        self._exchange = exchange
-        self._stream = stream
-        self._ending = ending
-        self._body: Body | None = None
-        self._tail = b""
+    _exchange: Exchange
+    stream: bool
+    ending: Ending
+    _body: Body | None = None
+    _tail: bytes = b""
 
     def head(self, status: int, told: Told, marks: bytes) -> None:
         exchange = self._exchange
@@ -187,7 +186,7 @@ class Relay:
         readable = told.content_encoding in (b"", b"identity")
         if status == 200 and readable and told.content_type.startswith(b"text/event-stream"):
             exchange.begin(status, told.block + b"x-accel-buffering: no\r\n" + marks, None)
-            self._body = EventBody(exchange, self._ending)
+            self._body = EventBody(exchange, self.ending)
         elif exchange.started:
             self._body = LateRefusal(exchange, status)
         else:
@@ -231,13 +230,12 @@ class Relay:
 
     def heartbeat(self, marks: bytes) -> bool:
         exchange = self._exchange
-        if not self._stream or (self._body is not None and not self._body.interruptible):
+        if not self.stream or (self._body is not None and not self._body.interruptible):
             return False
         exchange.begin(200, EVENT_STREAM + marks, None)
         exchange.write(HEARTBEAT)
         return True
 
-    @property
     def usage(self) -> tuple[int, int]:
         """Read from the end of the body, where engines put it; zeros where it is not there."""
         return read_usage(self._body.tail if self._body is not None else self._tail)

@@ -152,7 +152,6 @@ class Connection(asyncio.Protocol):
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    @property
     def usable(self) -> bool:
         return self.transport is not None and self._receiver is None and not self.transport.is_closing()
 

@@ -59,6 +59,15 @@ _NOT_RETURNED = _HOP | {
 }
 
 
+_END_LINES = tuple(b"content-length: %d\r\n\r\n" % length for length in range(2048))
+"""Of small bodies, 150 KiB of them: looking one up takes a quarter of the time that writing it does."""
+
+
+def end_of_head(length: int) -> bytes:
+    """The last lines of a head: how long the body is, and the empty one."""
+    return _END_LINES[length] if length < 2048 else b"content-length: %d\r\n\r\n" % length
+
+
 _READ = {
     b"authorization": "authorization",
     b"cache-control": "cache_control",

@@ -48,7 +48,7 @@ class Pool:
         """An idle connection, or None: then `open` one."""
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.usable:
+            if connection.usable():
                 connection.reused = True
                 return connection
         return None

@@ -226,7 +226,6 @@ class Client:
     def heartbeat(self, marks: bytes) -> bool:
         return False
 
-    @property
     def usage(self) -> tuple[int, int]:
         return 0, 0
 

@@ -143,7 +143,7 @@ def test_a_stream_is_translated_whatever_its_cuts(line_end: bytes, cuts: list[in
     assert second["text"] == "🙂"
     assert second["finish_reason"] == "stop"
     assert last == {"id": "c-1", "model": "m", "version": "v1", "usage": USAGE, "cached": False}
-    assert answer.usage == (3, 2)
+    assert answer.usage() == (3, 2)
 
 
 def test_pieces_of_several_answers_say_whose_they_are() -> None:

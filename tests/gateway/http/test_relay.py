@@ -54,7 +54,7 @@ def test_a_stream_passes_byte_for_byte_whatever_its_cuts(
     assert relay.done()
     assert wire.content == stream
     assert wire.ended
-    assert relay.usage == (3, 4)
+    assert relay.usage() == (3, 4)
 
 
 @pytest.mark.parametrize("cut", range(0, len(STREAM) - len("[DONE]\n\n"), 3))
