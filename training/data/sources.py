@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from checkpoints.errors import CheckpointError
@@ -54,14 +55,29 @@ def _fetch(location: str, downloads: Path, report: Report) -> list[Path]:
     single = suffix_of(last) is not None
     folder = parent if single else url
     try:
-        files = open_files(folder, "")
-        names = [last] if single else [name for name in files.names("") if suffix_of(name) is not None]
-        if not names:
-            raise DataError(f"data.path: {location}: holds no file of a known format ({', '.join(KNOWN)})")
-        _refuse_too_many(location, len(names))
-        return [_fetch_one(files, name, downloads, f"{folder}/{name}", report) for name in names]
+        with _opened(folder) as files:
+            names = [last] if single else [name for name in files.names("") if suffix_of(name) is not None]
+            if not names:
+                raise DataError(
+                    f"data.path: {location}: holds no file of a known format ({', '.join(KNOWN)})"
+                )
+            _refuse_too_many(location, len(names))
+            return [_fetch_one(files, name, downloads, f"{folder}/{name}", report) for name in names]
     except CheckpointError as error:
         raise DataError(f"data.path: {location}: {error}") from error
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Files]:
+    """The storage, whose connections end with the context."""
+    files = open_files(url, "")
+    try:
+        yield files
+    finally:
+        from checkpoints.store.webhdfs import WebHdfsFiles  # needs httpx2, which a local run may lack
+
+        if isinstance(files, WebHdfsFiles):
+            files.close()
 
 
 def _fetch_one(files: Files, name: str, downloads: Path, url: str, report: Report) -> Path:

@@ -1,4 +1,7 @@
-"""Makes TRL's trainer from the parts. Needs torch, transformers, trl, datasets."""
+"""Makes TRL's trainer from the parts. Needs torch, transformers, trl, datasets.
+
+TRL's modules are imported by method: the one of GRPO imports vLLM, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import Any
 import datasets
 from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback
-from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from training.config.kinds import Method
 from training.config.tree import TrainingConfig
@@ -31,7 +33,13 @@ class Ingredients:
 
 def trainer_arguments(config: TrainingConfig, arguments: Arguments) -> Any:
     """TRL's configuration object. Joins the processes of the run, so every process must make it."""
-    return SFTConfig(**arguments) if config.training.method is Method.SFT else GRPOConfig(**arguments)
+    if config.training.method is Method.SFT:
+        from trl import SFTConfig
+
+        return SFTConfig(**arguments)
+    from trl import GRPOConfig
+
+    return GRPOConfig(**arguments)
 
 
 def make_trainer(
@@ -53,7 +61,11 @@ def make_trainer(
         "callbacks": [*callbacks, *_tensorboard(config)],
     }
     if config.training.method is Method.SFT:
+        from trl import SFTTrainer
+
         return SFTTrainer(**parts_of_all)
+    from trl import GRPOTrainer
+
     rewards = [reward_function(name) for name in config.grpo.rewards]
     return GRPOTrainer(reward_funcs=rewards, **parts_of_all)
 
