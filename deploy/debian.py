@@ -1,8 +1,8 @@
 """Programs out of Debian packages, unpacked into the project's cache and not installed.
 
 An installed prometheus would start as a service, on the machine of whoever only wants to run the tests;
-unpacked it is a file. Needs no root where the package lists are there. Used by deploy/plans.py only;
-`deploy.stack.programs` finds what lies here.
+unpacked it is a file. Needs no root where the package lists are there; but to run Alertmanager, two templates
+must lie where Debian has them. Used by deploy/plans.py only; `deploy.stack.programs` finds what is here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ MONITORING = {
     "prometheus-node-exporter": ("prometheus-node-exporter",),
 }
 """Package to the programs that are needed of it."""
+
+
+TEMPLATES = Path("/usr/share/prometheus/alertmanager")
+"""Where Debian's Alertmanager looks for its templates, wherever it is itself."""
 
 
 def unpack(packages: dict[str, tuple[str, ...]], into: Path) -> None:
@@ -40,6 +44,10 @@ def unpack(packages: dict[str, tuple[str, ...]], into: Path) -> None:
     for package in downloads.glob("*.deb"):
         _run([dpkg, "-x", str(package), str(into)], downloads)
     shutil.rmtree(downloads)
+    if os.geteuid() == 0 and not TEMPLATES.exists():
+        TEMPLATES.mkdir(parents=True)
+        for template in (into / str(TEMPLATES)[1:]).glob("*.tmpl"):
+            shutil.copy(template, TEMPLATES)
 
 
 def _there(program: str, into: Path) -> bool:

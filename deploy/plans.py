@@ -93,7 +93,7 @@ def gateway_plan(root: Path, *, tools: bool) -> Plan:
         steps.append(
             Step(
                 "fetch Prometheus and Alertmanager, for tests and checks",
-                (repr(MONITORING),),
+                (repr(MONITORING), "2"),
                 action=lambda: unpack(MONITORING, root / ".cache" / "tools"),
             )
         )
