@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from gateway.errors import GatewayError
 from gateway.fleet.discovery import LookUp, system_look_up
+from gateway.fleet.split import Split
 from gateway.flow.account import Account, Sink
 from gateway.flow.cache.build import build_cache, redis_url
 from gateway.flow.cache.redis_client import connect
@@ -281,6 +282,9 @@ class Gateway:
     def names(self) -> list[str]:
         return self._models.served.names
 
+    def versions_of(self, name: str) -> list[str]:
+        return self._models.served.versions_of(name)
+
     def models(self) -> list[ModelStatus]:
         now = time.monotonic()
         return [_model_status(service, now) for service in self._models.served]
@@ -312,11 +316,15 @@ def _batches(settings: Settings) -> bool:
 
 def _model_status(service: Service, now: float) -> ModelStatus:
     fleet = service.fleet
+    split = fleet.split or Split()
     return ModelStatus(
         name=service.name,
         ready=fleet.ready,
         policy=fleet.options.routing.policy.value,
         versions=fleet.versions,
+        stable=split.stable or "",
+        candidate=split.candidate or "",
+        share=split.share,
         members=[
             MemberStatus(
                 name=member.name,

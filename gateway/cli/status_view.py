@@ -70,8 +70,12 @@ def _head(status: GatewayStatus, width: int) -> Iterator[str]:
 
 def _title(model: ModelStatus) -> Text:
     ready = ("ready", "green") if model.ready else ("not ready", "bold red")
-    versions = ", ".join(model.versions) or "-"
-    return Text.assemble((model.name, "bold"), "  ", ready, f"  {model.policy}  versions {versions}")
+    return Text.assemble((model.name, "bold"), "  ", ready, f"  {model.policy}  {_versions(model)}")
+
+
+def _versions(model: ModelStatus) -> str:
+    tried = f"  candidate {model.candidate} ({model.share:.1%})" if model.candidate else ""
+    return f"versions {', '.join(model.versions) or '-'}{tried}"
 
 
 def _members(model: ModelStatus, width: int) -> RenderableType:
@@ -96,7 +100,7 @@ def plain_text(status: GatewayStatus) -> str:
     lines = ["  ".join(_head(status, 0))]
     for model in status.models:
         ready = "ready" if model.ready else "not ready"
-        lines.append(f"{model.name}: {ready}  {model.policy}  versions {', '.join(model.versions) or '-'}")
+        lines.append(f"{model.name}: {ready}  {model.policy}  {_versions(model)}")
         for member in model.members:
             cells = [
                 f"{column.title} {column.text(member)}" for column in _COLUMNS[1:] if column.text(member)

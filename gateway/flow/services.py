@@ -38,6 +38,11 @@ class Services:
         listed = (service.fleet.learnt_names or {service.name} for service in self._services)
         return sorted(set().union(*listed))
 
+    def versions_of(self, name: str) -> list[str]:
+        """The weights that answer to one of `names` now."""
+        found = self._by_name.get(name)
+        return found.fleet.versions if found is not None else []
+
     def find(self, model: str) -> Service:
         """The service for a model's name; empty: the default. Raises ModelNotFound.
 

@@ -36,6 +36,12 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     policy: str
     versions: list[str] = []
+    stable: str = ""
+    """The version that requests get which no rollout sends elsewhere; empty: any that is served."""
+    candidate: str = ""
+    """The version that is being tried; empty: none."""
+    share: float = 0.0
+    """Of the requests that go to the candidate."""
     members: list[MemberStatus] = []
 
 
