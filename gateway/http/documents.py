@@ -76,10 +76,19 @@ async def _misspelt() -> None:
     raise NotFound("Nothing is at this path; spell it exactly as the documentation does.")
 
 
-def components() -> dict[str, Any]:
+def _components() -> dict[str, Any]:
     """The schemas that the hot routes refer to."""
     _, schemas = msgspec.json.schema_components((PredictRequest, PredictResponse), ref_template=SCHEMAS)
     return schemas
+
+
+def complete(schema: dict[str, Any]) -> None:
+    """Add to FastAPI's document what it does not know: the hot routes' schemas, errors in our shape."""
+    schema.setdefault("components", {}).setdefault("schemas", {}).update(_components())
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            error = {"description": "An error, in OpenAI's shape", "content": _error()}
+            operation["responses"].setdefault("default", error)
 
 
 def _extra(route: HotRoute) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
 
 from gateway.errors import BadRequest, GatewayError, Internal, MethodNotAllowed, ModelNotFound, NotFound
 from gateway.http import documents
@@ -43,6 +44,9 @@ class Operated(Protocol):
 
     def names(self) -> list[str]:
         """Every model name that clients may use."""
+
+    def versions_of(self, name: str) -> list[str]:
+        """The weights that answer to one of them now."""
 
     async def status(self) -> GatewayStatus: ...
 
@@ -91,13 +95,16 @@ class _Cors(CORSMiddleware):
         return Response(error.body(), error.status, {"vary": "Origin"}, "application/json")
 
 
+_EXPOSITIONS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The form that was asked for.", "content": {"application/openmetrics-text": {}}}
+}
+
+
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 def _add_health(app: FastAPI, gateway: Operated) -> None:
-    both = ["GET", "HEAD"]
-
     async def healthz() -> Response:
         """Whether this process lives. Says nothing about engines."""
         return _json({"status": "ok"})
@@ -113,13 +120,13 @@ def _add_health(app: FastAPI, gateway: Operated) -> None:
         }
         return _json(page, 200 if ready else 503, None if ready else {"retry-after": "1"})
 
-    for path in ("/healthz", "/health"):
-        app.add_api_route(path, healthz, methods=both, tags=["operation"], operation_id=path.strip("/"))
-    app.add_api_route("/readyz", readyz, methods=both, tags=["operation"], operation_id="readyz")
+    for path, answer in (("/healthz", healthz), ("/health", healthz), ("/readyz", readyz)):
+        for method, name in (("GET", path[1:]), ("HEAD", f"head_{path[1:]}")):
+            app.add_api_route(path, answer, methods=[method], tags=["operation"], operation_id=name)
 
 
 def _add_views(app: FastAPI, gateway: Operated) -> None:
-    @app.get("/metrics", tags=["operation"])
+    @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse, responses=_EXPOSITIONS)
     async def metrics(request: Request) -> Response:
         """Prometheus metrics of all workers."""
         body, kind = await gateway.scrape(request.headers.get("accept", ""))
@@ -136,7 +143,14 @@ def _add_views(app: FastAPI, gateway: Operated) -> None:
         return _json(await gateway.status())
 
     def card(name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": 0, "owned_by": "changeover"}
+        versions = gateway.versions_of(name)
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "changeover",
+            "versions": versions,
+        }
 
     @app.get("/v1/models", tags=["inference"])
     async def models(request: Request) -> Response:
@@ -160,7 +174,7 @@ def _complete_document(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = generate()
-            schema.setdefault("components", {}).setdefault("schemas", {}).update(documents.components())
+            documents.complete(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
