@@ -241,3 +241,15 @@ async def test_each_client_pays_from_its_own_quota() -> None:
         assert again.status == 200
         assert msgspec.json.decode(again.body)["usage"]["completion_tokens"] == 8
         assert calls(fake) == 1
+
+
+@pytest.mark.fault("F5")
+async def test_one_who_joined_and_has_less_time_is_told_so_and_hurts_nobody() -> None:
+    async with fakes(1, Behaviour(delay_headers_s=0.8)) as (fake,), gateway_to(fake) as gateway:
+        async with asking(gateway, COMPLETIONS, SAME, 1) as [patient], connected(gateway.url) as hasty:
+            await hasty.send(request(COMPLETIONS, SAME, headers=[("x-request-timeout", "0.2")]))
+            late = await hasty.response()
+            assert late.status == 504
+            assert "queue;dur=0.0" in str(late.header("server-timing"))
+            assert (await patient.response()).status == 200
+        assert calls(fake) == 1
