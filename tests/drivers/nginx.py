@@ -34,9 +34,13 @@ def defaults() -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def servers(urls: Sequence[str]) -> str:
-    """Gateways at fixed addresses, as lines of nginx's `upstream`."""
-    return " ".join(f"server {urlsplit(url).netloc} max_fails=3 fail_timeout=10s;" for url in urls)
+def servers(urls: Sequence[str], fail_timeout_s: int = 10) -> str:
+    """Gateways at fixed addresses, as lines of nginx's `upstream`.
+
+    One that refuses three times gets nothing for `fail_timeout_s`.
+    """
+    rest = f"max_fails=3 fail_timeout={fail_timeout_s}s"
+    return " ".join(f"server {urlsplit(url).netloc} {rest};" for url in urls)
 
 
 def render(folder: Path, values: Mapping[str, str], *, tls: Path | None = None) -> None:

@@ -16,7 +16,7 @@ from backends.contract import GUARD_PATH
 from backends.fake import Behaviour, Fake
 from tests.deploy.nginx.users import users
 from tests.drivers.names import names
-from tests.drivers.nginx import edge, entries
+from tests.drivers.nginx import edge, entries, servers
 from tests.drivers.process import Running, free_port, running_gateway
 from tests.drivers.raw import ask
 from tests.drivers.sse import record
@@ -49,7 +49,10 @@ async def pair(*fakes: Fake) -> AsyncIterator[tuple[Running, Running]]:
 async def answers_users(gateway: Running) -> bool:
     """Whether nginx has begun to send requests to it: what `minReadySeconds` gives it time for."""
     page = (await ask(gateway.url, "/metrics")).body.decode()
-    return re.search(r'^changeover_requests_total\{[^}]*outcome="ok"', page, re.MULTILINE) is not None
+    return (
+        re.search(r'^changeover_requests_total\{[^}]*outcome="ok"[^}]*\} [1-9]', page, re.MULTILINE)
+        is not None
+    )
 
 
 async def test_a_killed_gateway_costs_only_what_it_was_answering() -> None:
@@ -76,7 +79,9 @@ async def test_gateways_are_restarted_one_after_the_other_and_nobody_notices() -
             return await stack.enter_async_context(running_gateway(at("127.0.0.1", port, a.url, b.url)))
 
         first, second = await start(ports[0]), await start(ports[1])
-        front = await stack.enter_async_context(edge([first.url, second.url], FREE))
+        front = await stack.enter_async_context(
+            edge(values={**FREE, "EDGE_GATEWAYS": servers([first.url, second.url], fail_timeout_s=1)})
+        )
         async with users(front.url, 8) as served:
             await eventually(lambda: served.whole > 60, within=30)
             for leaving, port in ((first, ports[0]), (second, ports[1])):
