@@ -45,8 +45,9 @@ COUNTLESS_S: Final = 60.0
 """How long no batches are made after an engine turned out not to tell token ids."""
 
 
-Together = tuple[bytes, Hint, int]
-"""What prompts have in common that may travel together: parameters and headers, affinity, priority."""
+Together = tuple[bytes, Hint, int, str, bytes]
+"""What prompts have in common that may travel together: parameters and headers, affinity, priority, version
+and wish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,10 @@ class Batcher:
     def add(self, crowd: Crowd, wanted: Batchable) -> None:
         """Let it wait for the next batch of its group."""
         request = crowd.request
-        key = (wanted.group, request.hint, request.key.priority if request.key is not None else 0)
+        priority = request.key.priority if request.key is not None else 0
+        aim = request.aim
+        label, wish = (aim.label, aim.name) if aim is not None else ("", b"")
+        key = (wanted.group, request.hint, priority, label, wish)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(self, key)
@@ -169,7 +173,9 @@ class Batcher:
             group.timer = None
 
     def _has_room(self, group: Group) -> bool:
-        width = max(1, self._service.fleet.width)
+        fleet = self._service.fleet
+        part = fleet.parts.find(group.key[3]) if group.key[3] else None
+        width = max(1, len(part.members) if part is not None else fleet.width)
         if _streamed(group.waiting[0].order.wanted):
             return group.prompts < PER_MEMBER * self.options.size * width
         return group.batches < PER_MEMBER * width

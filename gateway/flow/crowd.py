@@ -37,12 +37,14 @@ class Place(NamedTuple):
 
     question: Question
     version: bytes
-    """Of the weights that members served when it was asked."""
+    """Of the weights that it was to be answered by when it was asked."""
+    wish: bytes = b""
+    """What its client asks of them: a call may end up with others."""
 
     @property
     def name(self) -> bytes:
         """Equal for those who may share a call."""
-        return self.question.same_bytes + self.version
+        return self.question.same_bytes + self.version + self.wish
 
 
 class Keeper(Protocol):

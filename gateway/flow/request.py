@@ -14,6 +14,8 @@ from gateway.settings.tree import Key
 from gateway.upstream.headers import Told
 
 if TYPE_CHECKING:
+    from gateway.fleet.split import Wish
+    from gateway.flow.aim import Aim
     from gateway.http.batches import Batchable
 
 
@@ -82,6 +84,10 @@ class Request(msgspec.Struct, eq=False):
     """Whether it may get an answer computed for another request; None: it may not, nor give one."""
     batch: Batchable | None = None
     """How it may travel together with others; None: it may not."""
+    wish: Wish | None = None
+    """What its client asks of the weights that answer."""
+    aim: Aim | None = None
+    """The version that it goes to; None: any member will do."""
     key: Key | None = None
     """Who asks, where keys are configured."""
     request_id: bytes = b""

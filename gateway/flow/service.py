@@ -15,11 +15,14 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Member
 from gateway.flow.account import Account
 from gateway.flow.admission import Admission
+from gateway.flow.aim import take_aim
 from gateway.flow.batcher import Batcher, BatchOptions
 from gateway.flow.budget import RetryBudget
 from gateway.flow.call import Call
 from gateway.flow.guest import Guest
+from gateway.flow.lanes import Lanes
 from gateway.flow.record import Record
+from gateway.flow.request import Request
 from gateway.flow.ticket import Place, Reason, Ticket
 from gateway.http.exchange import Exchange
 from gateway.observe import labels
@@ -76,6 +79,8 @@ class Service:
         self.admission = Admission(options.limits, now)
         self.live: set[Call | Guest] = set()
         """Requests that have begun and not ended, and the calls that some of them share."""
+        self.lanes = Lanes(self)
+        """Requests that are for one version, while members differ or clients ask for it."""
         self.batcher = Batcher(self, options.batching)
         self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
         self.account = account
@@ -90,30 +95,44 @@ class Service:
         if call.counted:
             self.series_of[call.request.route].begin()
         self._budget.request()
-        if self.admission.enter(call, now):
+        aim = call.request.aim
+        if aim is not None and not aim.soft:
+            self.lanes.submit(call, aim, now)
+        elif self.admission.enter(call, now):
             call.start(now)
         else:
-            self._settle(self.admission.queue(call, now), now)
-            self.series.queued.set(self.admission.queued)
+            self.settle(self.admission.queue(call, now), now)
+            self._show_queued()
 
     def defer(self, call: Ticket, now: float) -> None:
         """An admitted request found no member with room: it waits in the place it had."""
-        self.admission.defer(call, now)
-        self.series.queued.set(self.admission.queued)
+        assert isinstance(call, Call)
+        aim = call.request.aim
+        if aim is not None and not aim.soft:
+            self.lanes.defer(call, aim, now)
+        else:
+            self.admission.defer(call, now)
+        self._show_queued()
 
     def ended(self, call: Call, record: Record) -> None:
         """A request is over: called once for each, by itself."""
         self.live.discard(call)
         # One that its client gave up says nothing about how long an answer takes.
         gone = record.outcome is _GONE
+        aim = call.request.aim
+        if aim is not None and not aim.soft:
+            self.lanes.leave(call, aim, record.ended, gone=gone)
         settled = (self.admission.abandon if gone else self.admission.leave)(call, record.ended)
         if isinstance(call.exchange, Exchange):
             self.account.close(self.series_of[record.route], record, call.exchange, call.request)
         else:
             call.exchange.ended(record)
+        if self.lanes:
+            # Whoever was just admitted here waits in the place he had if they take his.
+            self.lanes.freed(record.ended)
         if settled or call.entry is not None:
-            self._settle(settled, record.ended)
-            self.series.queued.set(self.admission.queued)
+            self.settle(settled, record.ended)
+            self._show_queued()
 
     def guest_came(self, guest: Guest) -> None:
         """A request has come that may be answered by a call of others, or from the cache."""
@@ -137,18 +156,25 @@ class Service:
         """A request on a member ended badly; whether it was the member's fault, `kind` says."""
         if kind.counts:
             member.failures += 1
+            self.series.versions.of(member.version).faults.add()
         self.fleet.note(member, member.health.traffic_failed(now, kind))
 
     def rotation_changed(self, now: float) -> None:
         """The members that may get requests are others now."""
-        self._settle(self.admission.capacity(self.fleet.slots, now), now)
-        self.series.queued.set(self.admission.queued)
+        slots = self.fleet.slots
+        if self.lanes:
+            self.lanes.changed(now)
+            slots = max(min(slots, 1), slots - self.lanes.in_flight)
+        self.settle(self.admission.capacity(slots, now), now)
+        self._show_queued()
 
     def tick(self, now: float) -> None:
         """Let time pass for the fleet and for every request; some times a second."""
         self.fleet.tick(now)
+        if self.lanes:
+            self.lanes.tick(now)
         if self.admission.queued:
-            self._settle(self.admission.expire(now), now)
+            self.settle(self.admission.expire(now), now)
             # Those who were admitted and reached nobody are let in again.
             self.rotation_changed(now)
         for call in tuple(self.live):
@@ -162,9 +188,23 @@ class Service:
         self.batcher.options = options.batching
         self._budget.ratio = options.retries.budget_ratio
         self._budget.min_per_s = options.retries.budget_min_per_s
-        self._settle(self.admission.reconfigure(options.limits, now), now)
+        self.settle(self.admission.reconfigure(options.limits, now), now)
 
-    def _settle(self, tickets: Iterable[Ticket], now: float) -> None:
+    def aim(self, request: Request, exchange: Exchange) -> None:
+        """Decide which version a request goes to, where that is not plain. Raises VersionNotFound."""
+        split = self.fleet.split
+        if request.wish is None and split is None:
+            return
+        header = split.sticky_header if split is not None else None
+        name = header.lower().encode() if header is not None else b""
+        sticky = next((value for key, value in exchange.headers if key == name), b"") if name else b""
+        request.aim = take_aim(self.fleet, request.wish, sticky)
+
+    def _show_queued(self) -> None:
+        self.series.queued.set(self.admission.queued + self.lanes.queued)
+
+    def settle(self, tickets: Iterable[Ticket], now: float) -> None:
+        """Tell requests what was decided about them."""
         for ticket in tickets:
             assert isinstance(ticket, Call)
             if ticket.place is Place.ADMITTED:

@@ -4,8 +4,9 @@ One for each worker. A request comes here only if something of this may be true 
 `Call` of its own and knows nothing of all this. From memory it is answered at once; from Redis when that
 answers; else it joins those who asked the same a moment ago, or leads those who will.
 
-Answers are looked for under the version that the members serve, kept under the one that computed them. While
-members serve several versions nothing is looked for and nobody joins.
+Answers are looked for under the version that the request is for, kept under the one that computed them. Where
+members serve several versions, and neither a split nor a wish says which, equal questions go to the same one.
+While all members change at once nothing is looked for and nobody joins.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 from time import monotonic
 
 from gateway.errors import Internal
+from gateway.flow.aim import Aim
 from gateway.flow.cache import key
 from gateway.flow.cache.cache import Cache, now_ms
 from gateway.flow.cache.entry import Entry
@@ -62,11 +64,19 @@ class Sharing:
             _fail(guest)
 
     def _place(self, service: Service, request: Request) -> Place | None:
-        version = service.fleet.sole_version
-        if not version:
+        fleet = service.fleet
+        if not fleet.width or (fleet.split is not None and fleet.split.atomic):
             return None
+        if request.aim is not None and not request.aim.label:
+            return None  # it waits for a version
         asked = key.question(request.tenant, service.name, request.path, request.body, request.stream)
-        return Place(asked, version) if asked is not None else None
+        if asked is None:
+            return None
+        if request.aim is None:
+            if fleet.sole_version:
+                return Place(asked, fleet.sole_version)
+            request.aim = Aim(label=fleet.parts.home_of(asked.digest), soft=True)
+        return Place(asked, request.aim.mark, request.aim.name)
 
     def _find(self, request: Request, place: Place) -> Found | None:
         """In memory."""
@@ -94,6 +104,10 @@ class Sharing:
             if guest.ended:
                 return
             try:
+                if not _still_served(service, place):
+                    service.series.cache.add(CacheEvent.BYPASS)
+                    self._compute(service, guest, None, monotonic())
+                    return
                 found = _fit(guest.request, place, entry)
                 if found is not None:
                     service.series.cache.add(CacheEvent.HIT)
@@ -146,6 +160,15 @@ class Sharing:
         entry = Entry(told.version, now_ms(), int(form), chat, body, *crowd.usage())
         if cache.put(key.at_version(place.question.digest, told.version), entry):
             crowd.service.series.cache.add(CacheEvent.STORE)
+
+
+def _still_served(service: Service, place: Place) -> bool:
+    """Whether the version that was looked for may still answer: others may have taken its place meanwhile."""
+    fleet = service.fleet
+    atomic = fleet.split is not None and fleet.split.atomic
+    return not atomic and any(
+        label.encode("latin-1", "replace") == place.version for label in fleet.parts.labels
+    )
 
 
 def _fit(request: Request, place: Place, entry: Entry | None) -> Found | None:

