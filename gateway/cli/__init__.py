@@ -26,6 +26,12 @@ COMMANDS = (
     Command("cache", "gateway.cli.cache", "app", "See and clear the kept answers."),
     Command("publish", "gateway.cli.checkpoints", "app", "Publish a checkpoint into a store."),
     Command("checkpoints", "gateway.cli.checkpoints", "app", "List and manage the checkpoints of a store."),
+    Command(
+        "qualify",
+        "gateway.cli.qualify",
+        "qualify",
+        "Show whether weights may be changed in a running engine here.",
+    ),
     Command("verify", "gateway.cli.checkpoints", "app", "Check a checkpoint without an engine."),
 )
 
