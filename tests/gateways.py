@@ -167,6 +167,8 @@ class Running:
                 f"{service.name} in flight": service.admission.in_flight,
                 f"{service.name} tokens": service.admission.tokens,
                 f"{service.name} queued": service.admission.queued,
+                f"{service.name} in flight by version": service.lanes.in_flight,
+                f"{service.name} queued by version": service.lanes.queued,
             }
             for member in service.fleet.members:
                 # One may be the prober's.

@@ -185,6 +185,9 @@ class Relay(msgspec.Struct, eq=False):
         # A compressed stream is passed on unread: whether it is whole only its client can tell.
         readable = told.content_encoding in (b"", b"identity")
         if status == 200 and readable and told.content_type.startswith(b"text/event-stream"):
+            if exchange.started and told.version:
+                # Its head went out to keep it alive, before anybody knew who would answer.
+                exchange.write(b": x-model-version: %b\n\n" % told.version)
             exchange.begin(status, told.block + b"x-accel-buffering: no\r\n" + marks, None)
             self._body = EventBody(exchange, self.ending)
         elif exchange.started:

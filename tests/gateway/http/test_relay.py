@@ -145,6 +145,17 @@ def test_silence_is_filled_with_comments_before_and_between_events() -> None:
     assert wire.content == b": keep-alive\n\n" * 2 + STREAM
 
 
+def test_a_stream_that_began_with_a_comment_says_its_version_in_another() -> None:
+    wire = Wire()
+    relay = Relay(wire.exchange(), stream=True, ending=OPENAI_ENDING)
+    relay.heartbeat(MARKS)
+    headers = [(b"content-type", b"text/event-stream"), (b"x-model-version", b"v7-1a2b3c4d")]
+    relay.head(200, read_answer(headers), MARKS)
+    relay.data(STREAM)
+    assert relay.done()
+    assert wire.content == b": keep-alive\n\n: x-model-version: v7-1a2b3c4d\n\n" + STREAM
+
+
 @pytest.mark.parametrize("status", [400, 429, 500, 503])
 def test_a_refusal_after_a_comment_becomes_an_error_event(status: int) -> None:
     wire = Wire()
