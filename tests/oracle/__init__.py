@@ -1,0 +1,1 @@
+"""`make swap-oracle`: architectures on real engines, qualified, swapped and compared with cold starts."""
