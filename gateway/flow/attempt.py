@@ -54,13 +54,17 @@ class Attempting(Ticket, ABC):
         priority: int,
         now: float,
     ) -> None:
-        super().__init__(request.tokens, deadline, priority)
+        # Named, not `super()`: that makes an object for each request.
+        Ticket.__init__(self, request.tokens, deadline, priority)
         self._service = service
         self.exchange: Exchange | Shared = exchange
         self.request = request
         self._record = Record(request.route, service.name, now)
-        self.wait_until = now + service.limits.max_queue_s
+
+    @property
+    def wait_until(self) -> float:
         """Until when a request that reached nobody goes on looking for a member."""
+        return self._record.started + self._service.limits.max_queue_s
 
     @property
     def member(self) -> Member | None:
@@ -70,22 +74,20 @@ class Attempting(Ticket, ABC):
 
     def start(self, now: float) -> None:
         """The request is admitted: go to a member."""
-        if self.phase is PLACED:
-            self._record.admitted = now
-            self._attempt(now)
-
-    def _attempt(self, now: float) -> None:
+        if self.phase is not PLACED:
+            return
+        self._record.admitted = now
         request = self.request
         lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
         if lease is None:
-            self.phase = PLACED
             self._service.defer(self, now)
         else:
             self._go(lease)
 
     def _go(self, lease: Lease) -> None:
         self._lease = lease
-        self._replaced = False
+        if self._replaced:
+            self._replaced = False
         self._record.tries += 1
         connection = lease.member.pool.take()
         if connection is not None:
@@ -190,14 +192,17 @@ class Attempting(Ticket, ABC):
         """End the present attempt: nothing of it may be heard again."""
         if self._head is not None:
             self._head = None
-        connection, self._connection = self._connection, None
+        connection = self._connection
         if connection is not None:
+            self._connection = None
             connection.abandon()
-        task, self._connect = self._connect, None
+        task = self._connect
         if task is not None:
+            self._connect = None
             task.cancel()
-        lease, self._lease = self._lease, None
+        lease = self._lease
         if lease is not None:
+            self._lease = None
             if attempt is not None and not lease.member.retired:
                 lease.member.series.attempts.add(attempt)
             lease.release()

@@ -53,7 +53,8 @@ class Call(Attempting):
         total = limits.stream_total_s if request.stream else limits.total_s
         wanted = request.timeout_s or total
         priority = request.key.priority if request.key is not None else 0
-        super().__init__(service, exchange, request, now + min(total, wanted), priority, now)
+        deadline = now + (wanted if wanted < total else total)
+        Attempting.__init__(self, service, exchange, request, deadline, priority, now)
         self._grant = grant
         if wanted < total:
             self._own_limit = True
@@ -294,9 +295,9 @@ class Call(Attempting):
             return
         self.phase = ENDED
         record = self._record
-        member = self.member
-        if member is not None:
-            record.member = member.name
+        lease = self._lease
+        if lease is not None:
+            record.member = lease.member.name
         self._let_go(attempt)
         record.outcome = outcome
         record.ended = monotonic()

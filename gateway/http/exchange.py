@@ -15,7 +15,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.errors import GatewayError
-from gateway.upstream.headers import Asked, Headers
+from gateway.upstream.headers import Asked, Headers, end_of_head
 
 if TYPE_CHECKING:
     from gateway.http.protocol import EdgeProtocol
@@ -129,12 +129,12 @@ class Exchange(msgspec.Struct, eq=False):
             body = b""
             framing = b"\r\n"
         else:
-            framing = b"content-length: %d\r\n\r\n" % len(body)
-        head = self._head(status, block)
+            framing = end_of_head(len(body))
+        head = self._head(status, block) + framing
         if len(body) < CHUNK_JOIN_BELOW:
-            self._protocol.transport.write(b"%b%b%b" % (head, framing, body))
+            self._protocol.transport.write(head + body)
         else:
-            self._protocol.transport.writelines((head, framing, body))
+            self._protocol.transport.writelines((head, body))
         self._complete()
 
     def fail(self, error: GatewayError, block: bytes = b"") -> None:
@@ -156,7 +156,7 @@ class Exchange(msgspec.Struct, eq=False):
         if status in BODILESS:
             framing = b"\r\n"
         elif length is not None:
-            framing = b"content-length: %d\r\n\r\n" % length
+            framing = end_of_head(length)
         elif self.old_http:
             self.keep_alive = False
             framing = b"\r\n"
@@ -205,7 +205,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     def _head(self, status: int, block: bytes) -> bytes:
         edge = self._protocol.edge
-        head = b"%b%b%b" % (STATUS_LINE[status], edge.date_block, block)
+        head = STATUS_LINE[status] + edge.date_block + block
         if edge.leaving:
             self.keep_alive = False
         if not self.keep_alive:

@@ -368,14 +368,14 @@ class EdgeProtocol(HttpToolsProtocol):
         """An exchange has written its last byte."""
         self.edge.buffered -= self._held
         self._held = 0
-        if self.transport.is_closing():
-            return
-        if not exchange.received:
-            self._linger()
-        elif not exchange.keep_alive:
-            self.transport.close()
-        else:
+        if exchange.received and exchange.keep_alive:
             self.on_response_complete()
+        elif self.transport.is_closing():
+            pass
+        elif not exchange.received:
+            self._linger()
+        else:
+            self.transport.close()
 
     def cut(self) -> None:
         """Close without finishing the answer; what was written still goes out, its end does not."""
@@ -395,7 +395,8 @@ class EdgeProtocol(HttpToolsProtocol):
             self.idle_since = time.monotonic()
             if self.reading_since:
                 self.reading_since = self.idle_since
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
 
     def _start_next(self, cycle: Any, app: Any) -> None:
         if self.transport.is_closing():

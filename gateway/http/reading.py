@@ -95,10 +95,11 @@ class Reader:
         if asked.content_encoding:
             body = decompress(body, asked.content_encoding, self.max_body_bytes)
         request = self._predict(exchange, body, asked) if predicting else self._relay(exchange, body, asked)
-        request.key = key
-        request.block = asked.block + b"x-request-id: %b\r\n" % exchange.request_id
-        request.request_id = exchange.request_id
-        request.traceparent = asked.traceparent
+        if key is not None:
+            request.key = key
+        request.block = asked.block + b"x-request-id: " + request.request_id + b"\r\n"
+        if asked.traceparent:
+            request.traceparent = asked.traceparent
         if self.tracing:
             self._begin_span(request)
         if asked.timeout:
@@ -112,16 +113,17 @@ class Reader:
 
     def _relay(self, exchange: Exchange, body: bytes, asked: Asked) -> Request:
         seen = openai.glance(body)
-        stream = seen.streams
+        stream = seen.stream is not None and seen.streams
         route = exchange.route
         model = seen.model if type(seen.model) is str else openai.check_model(seen.model, route)
         affinity = self.affinity
         hint = NO_HINT
         if affinity.wanted:
             hint = affinity.hint(memoryview(seen.text), asked.session, body, seen.user)
-        answer = Relay(exchange, stream=stream, ending=route.ending)
+        answer = Relay(exchange, stream, route.ending)
         tokens = seen.tokens(route.generates)
         request = Request(route.name, route.path, body, answer, b"", model, stream, tokens, hint)
+        request.request_id = exchange.request_id
         if (seen.temperature == 0 or seen.seed is not None or asked.cache_control) and route.reusable:
             certain = deterministic(seen.temperature, seen.seed, seen.n)
             request.reuse = reuse(certain, asked.cache_control)
@@ -139,6 +141,7 @@ class Reader:
             path=path,
             body=upstream_body,
             answer=answer(exchange, many=predict.is_many(wanted)),
+            request_id=exchange.request_id,
             model=wanted.model or "",
             stream=wanted.stream,
             tokens=len(text) // openai.BYTES_PER_TOKEN + 1 + wanted.max_tokens * predict.copies(wanted),

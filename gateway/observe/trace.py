@@ -25,29 +25,21 @@ _BATCH = 128
 class Identifiers:
     """Draws random identifiers in lower-case hex, several at a time. Not thread-safe."""
 
-    __slots__ = ("_at", "_hex")
+    __slots__ = ("_drawn",)
 
     def __init__(self) -> None:
-        self._hex = b""
-        self._at = 0
+        self._drawn: list[bytes] = []
 
     def request_id(self) -> bytes:
         """16 random bytes: 32 digits. Also fit for a trace id."""
-        return self._draw(32)
+        if not self._drawn:
+            digits = os.urandom(16 * _BATCH).hex().encode()
+            self._drawn = [digits[start : start + 32] for start in range(0, len(digits), 32)]
+        return self._drawn.pop()
 
     def span_id(self) -> bytes:
         """8 random bytes: 16 digits."""
-        return self._draw(16)
-
-    def _draw(self, digits: int) -> bytes:
-        start = self._at
-        drawn = self._hex[start : start + digits]
-        if len(drawn) < digits:
-            self._hex = os.urandom(16 * _BATCH).hex().encode()
-            self._at = digits
-            return self._hex[:digits]
-        self._at = start + digits
-        return drawn
+        return self.request_id()[:16]
 
 
 def sane_request_id(offered: bytes | None) -> bytes | None:
