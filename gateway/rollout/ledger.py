@@ -19,8 +19,8 @@ class Ledger:
 
     def __init__(self, series: RolloutSeries) -> None:
         self._series = series
-        self._running: set[tuple[str, str]] = set()
-        """Member and swap."""
+        self._open: set[tuple[str, str]] = set()
+        """Member and swap that are not counted yet."""
 
     def show(self, record: Rollout | None, versions: Sequence[str]) -> None:
         """What the record says, and what each member serves."""
@@ -32,19 +32,22 @@ class Ledger:
         if not record.active:
             self._series.ended(RolloutEnd(record.stage.value))
 
+    def ordered(self, member: str, swap_id: str) -> None:
+        """This leader has given the order; its end may be seen before its course."""
+        self._open.add((member, swap_id))
+
     def note(self, members: Iterable[Seen]) -> None:
         """What members say of their swaps."""
-        running: set[tuple[str, str]] = set()
+        still: set[tuple[str, str]] = set()
         for seen in members:
             swap = seen.status.swap if seen.status is not None else None
             if swap is None:
-                continue
-            key = (seen.name, swap.id)
-            if swap.outcome is None:
-                running.add(key)
-            elif key in self._running:
+                still |= {key for key in self._open if key[0] == seen.name}
+            elif swap.outcome is None:
+                still.add((seen.name, swap.id))
+            elif (seen.name, swap.id) in self._open:
                 self._count(swap)
-        self._running = running
+        self._open = still
 
     def close(self) -> None:
         self._series.close()

@@ -182,6 +182,9 @@ class ModelRollouts:
                 logger.info("%s: %s", self.model, error)
                 return False
         if orders and self.around.lease.held:
+            for order in orders:
+                if isinstance(order, Swap):
+                    self.around.ledger.ordered(order.member, order.order.id)
             await self.around.agents.give(orders)
         return bool(others)
 
@@ -207,8 +210,8 @@ class ModelRollouts:
         """A new leader: the last decision may lack its journal entry."""
         self._leads = True
         record = self.recorded.record
-        if record is not None and record.active:
-            logger.info("%s: this gateway leads rollout %s (%s)", self.model, record.id, record.stage.value)
+        if record is not None:
+            logger.info("%s: this gateway leads; rollout %s is %s", self.model, record.id, record.stage.value)
             await self._in_thread(lambda: self.around.book.note(record))
 
     async def _baseline(self) -> None:
