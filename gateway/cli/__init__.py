@@ -24,6 +24,7 @@ COMMANDS = (
     ),
     Command("status", "gateway.cli.status", "status", "Show members, versions, load, QPS and latency, live."),
     Command("cache", "gateway.cli.cache", "app", "See and clear the kept answers."),
+    Command("rollout", "gateway.cli.rollout", "app", "Begin, watch and steer how a version comes to serve."),
     Command("publish", "gateway.cli.checkpoints", "app", "Publish a checkpoint into a store."),
     Command("checkpoints", "gateway.cli.checkpoints", "app", "List and manage the checkpoints of a store."),
     Command(
