@@ -1,0 +1,141 @@
+"""Every rule and panel, asked of a real Prometheus that scrapes a real gateway, engines and a trainer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from deploy.checks import rules
+from deploy.checks.dashboards import expressions
+from deploy.checks.known_metrics import SAMPLES, read_sample, sample_lines
+from deploy.grafana.build import dashboard
+from deploy.grafana.source import read_sources
+from deploy.stack.watching import Watch
+from tests.deploy.monitoring.live import node_exporter, prometheus, tcp_to
+from tests.drivers.raw import ask
+from tests.drivers.waiting import eventually
+from tests.engines import MODEL, EnginesUnderTest
+from tests.gateways import FORMS, QUICK, serving
+from training.metrics import TABLE, Kind
+from training.run.exposition import Exposition, Metrics
+
+ABSENT_ON_CPU = {"gpu_utilization_ratio", "gpu_memory_ratio", "reward"}
+
+
+def trainer_metrics() -> Metrics:
+    """What a run of supervised training shows after some epochs, on a machine without a GPU."""
+    metrics = Metrics()
+    for row in TABLE:
+        if row.kind is Kind.GAUGE and row.name not in ABSENT_ON_CPU:
+            metrics.set(row.name, 1.0)
+    return metrics
+
+
+async def keep_asking(url: str) -> None:
+    """All routes, whole and streamed, until cancelled; one question again and again, for the cache."""
+    number = 0
+    while True:
+        number += 1
+        for path, body in FORMS.values():
+            answer = await ask(url, path, body | {"model": MODEL, "temperature": 0, "seed": number})
+            assert answer.status == 200, answer.body
+        await ask(url, "/predict", {"prompt": "Again", "max_tokens": 4, "temperature": 0})
+        await ask(url, "/predict", {"prompt": [f"{number} {i}" for i in range(3)], "max_tokens": 4})
+
+
+@asynccontextmanager
+async def everything(engines: EnginesUnderTest, folder: Path) -> AsyncIterator[Watch]:
+    async with AsyncExitStack() as stack:
+        ports = [
+            await stack.enter_async_context(tcp_to(engine.place.engine_socket)) for engine in engines.engines
+        ]
+        endpoints = [{"url": f"http://127.0.0.1:{port}"} for port in ports]
+        settings = {**QUICK, "models": [{"name": MODEL, "endpoints": endpoints}]}
+        gateway = await stack.enter_async_context(serving(settings))
+        await eventually(lambda: len(gateway.ready) == len(ports), what="the engines are ready")
+        trainer = stack.enter_context(Exposition(trainer_metrics(), "127.0.0.1", 0))
+        node = await stack.enter_async_context(node_exporter())
+        asking = asyncio.get_running_loop().create_task(keep_asking(gateway.url), name="keep asking")
+        try:
+            targets = {
+                "gateway": [int(gateway.url.rpartition(":")[2])],
+                "engine": ports,
+                "trainer": [trainer.port],
+                "node": [node],
+            }
+            yield await stack.enter_async_context(prometheus(folder, targets))
+            assert not asking.done(), asking.exception()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.engine
+async def test_every_expression_has_an_answer_on_live_series(
+    tiny_engines: EnginesUnderTest, tmp_path: Path
+) -> None:
+    async with everything(tiny_engines, tmp_path) as watch:
+        await _evaluated(watch)
+        empty = []
+        for name, source in read_sources().items():
+            may_be_empty = {panel.title for panel in source.panels if panel.empty} | {"Rollouts"}
+            for title, expression in expressions(dashboard(source)):
+                if not await watch.ask(expression) and title not in may_be_empty:
+                    empty.append(f"{name}, {title}: {expression}")
+        for rule in rules.read_rules():
+            await watch.ask(rule.expression)
+        firing = await watch.ask('ALERTS{alertstate="firing"}')
+
+    assert not empty, "\n".join(empty)
+    assert not firing, [alert["metric"] for alert in firing]
+
+
+@pytest.mark.engine
+async def test_the_stored_sample_is_what_a_live_engine_shows(tiny_engines: EnginesUnderTest) -> None:
+    with tiny_engines.engines[0].http() as client:
+        client.post("/v1/completions", json={"model": MODEL, "prompt": "Hello", "max_tokens": 4})
+        shown = set(sample_lines(client.get("/metrics").text))
+
+    stored = {f"{name}{{{','.join(sorted(s.labels - {'job', 'instance'}))}}}" for name, s in _stored("vllm")}
+    assert stored <= shown, f"make it again, see samples/vllm.txt: {sorted(stored - shown)}"
+
+
+async def test_the_stored_sample_is_what_node_exporter_shows() -> None:
+    async with node_exporter() as port, httpx2.AsyncClient(trust_env=False) as client:
+        shown = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+
+    asked = {name for rule in rules.read_rules() for name in _selected(rule.expression)}
+    names = {line.partition("{")[0] for line in sample_lines(shown)}
+    stored = {name for name, _ in _stored("node")}
+    assert asked <= stored
+    assert stored <= names, f"make it again, see samples/node.txt: {sorted(stored - names)}"
+
+
+async def _evaluated(watch: Watch) -> None:
+    """Return when every rule has been evaluated without an error."""
+
+    async def done() -> bool:
+        answer = await watch.client.get(f"{watch.prometheus}/api/v1/rules")
+        groups: list[dict[str, Any]] = answer.json()["data"]["groups"]
+        evaluated = [rule for group in groups for rule in group["rules"]]
+        assert len(evaluated) == len(rules.read_rules())
+        assert not [rule["lastError"] for rule in evaluated if rule.get("lastError")]
+        return all(rule["health"] == "ok" for rule in evaluated)
+
+    await eventually(done, within=30, what="every rule is evaluated")
+
+
+def _stored(name: str) -> list[tuple[str, Any]]:
+    return list(read_sample(SAMPLES / f"{name}.txt").items())
+
+
+def _selected(expression: str) -> set[str]:
+    from deploy.checks.promql import selected
+
+    return {name for name in selected(expression) if name.startswith("node_")}
