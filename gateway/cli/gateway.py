@@ -97,6 +97,6 @@ def _say_where(host: str, port: int) -> None:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Values that must not be seen in any log line."""
-    found = [settings.admin.token, settings.cache.url]
+    found = [settings.admin.token, settings.admin.control_token, settings.cache.url]
     found += [endpoint.api_key for model in settings.served_models() for endpoint in model.endpoints]
     return [secret.get_secret_value() for secret in found if secret is not None]

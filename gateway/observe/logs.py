@@ -21,6 +21,8 @@ from gateway.settings.tree import LogFormat, Logging
 OWN_LOGGERS = ("gateway", "backends", "checkpoints", "changeover")
 FOREIGN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 """They come with handlers of their own; here they write into ours."""
+TALKATIVE_LOGGERS = ("httpx2",)
+"""They write a line for each request that this process makes of agents."""
 
 
 class _SinkHandler(logging.Handler):
@@ -57,6 +59,8 @@ class Logs:
             foreign.handlers.clear()
             foreign.propagate = True
             foreign.setLevel(logging.NOTSET)
+        for name in TALKATIVE_LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
         logging.captureWarnings(True)
         self.follow(settings)
 
@@ -92,4 +96,4 @@ class Logs:
 
 
 def _touched() -> list[logging.Logger]:
-    return [logging.getLogger(), *map(logging.getLogger, (*OWN_LOGGERS, *FOREIGN_LOGGERS))]
+    return [logging.getLogger(), *map(logging.getLogger, (*OWN_LOGGERS, *FOREIGN_LOGGERS, *TALKATIVE_LOGGERS))]
