@@ -28,8 +28,8 @@ _FIXED_SUFFIXES = ("g_idx", "shape", "perm", "zero_point")
 """Of quantised weights: indices and shapes, which must stay what they are."""
 
 
-def write_perturbed(folder: Path, target: Path) -> None:
-    """Write the copy to the new folder `target`.
+def write_perturbed(folder: Path, target: Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    """Write the copy to the new folder `target`, `chunk_bytes` at a time.
 
     Raises:
         CheckpointError: there are no weights in safetensors.
@@ -42,38 +42,38 @@ def write_perturbed(folder: Path, target: Path) -> None:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name in contents.headers:
-            _rewrite(folder / name, path, contents.headers[name])
+            _rewrite(folder / name, path, contents.headers[name], chunk_bytes)
         else:
             shutil.copyfile(folder / name, path)
 
 
-def _rewrite(source: Path, target: Path, header: Header) -> None:
+def _rewrite(source: Path, target: Path, header: Header, chunk_bytes: int) -> None:
     with source.open("rb") as old, target.open("xb") as new:
         new.write(old.read(header.data_start))
         for tensor in header.tensors:
-            for piece in _perturbed(old, tensor):
+            for piece in _perturbed(old, tensor, chunk_bytes):
                 new.write(piece)
 
 
-def _perturbed(file: IO[bytes], tensor: Tensor) -> Iterator[bytes]:
+def _perturbed(file: IO[bytes], tensor: Tensor, chunk_bytes: int) -> Iterator[bytes]:
     """The tensor's new bytes in order."""
     size = tensor.end - tensor.start
     if _must_stay(tensor):
-        yield from _pieces(file, tensor.start, tensor.end)
+        yield from _pieces(file, tensor, chunk_bytes)
     elif tensor.dtype in (*_FLOATS, "BF16") and (len(tensor.shape) < 2 or _is_palindrome(file, tensor)):
-        for piece in _pieces(file, tensor.start, tensor.end):
+        for piece in _pieces(file, tensor, chunk_bytes):
             yield moved(piece, tensor.dtype)
     else:
-        for end in range(size, 0, -CHUNK_BYTES):
-            begin = max(0, end - CHUNK_BYTES)
+        for end in range(size, 0, -chunk_bytes):
+            begin = max(0, end - chunk_bytes)
             file.seek(tensor.start + begin)
             yield turned(file.read(end - begin), tensor.dtype)
 
 
-def _pieces(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, CHUNK_BYTES):
+def _pieces(file: IO[bytes], tensor: Tensor, chunk_bytes: int) -> Iterator[bytes]:
+    for at in range(tensor.start, tensor.end, chunk_bytes):
         file.seek(at)
-        yield file.read(min(CHUNK_BYTES, end - at))
+        yield file.read(min(chunk_bytes, tensor.end - at))
 
 
 def _must_stay(tensor: Tensor) -> bool:
