@@ -33,6 +33,7 @@ from gateway.http import admin, admin_rollouts, ops
 from gateway.http.auth import Keys
 from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
+from gateway.http.page import routes as page
 from gateway.http.reading import Affinity, Reader
 from gateway.http.routes import BY_PATH
 from gateway.models import Models
@@ -40,6 +41,7 @@ from gateway.observe import table
 from gateway.observe.cells import Cells
 from gateway.observe.derived import QUANTILES
 from gateway.observe.exposition import Exposition
+from gateway.observe.figures import Figures
 from gateway.observe.labels import Reload
 from gateway.observe.lag import LagSampler
 from gateway.observe.metrics import Metrics
@@ -144,6 +146,7 @@ class Gateway:
         self.rollouts = build_rollouts(settings, run_dir, lambda: self._models.served, self.metrics)
         desk = Desk(self.rollouts) if self.rollouts is not None else None
         admin_rollouts.declare(self.app, secret, desk)
+        page.declare(self.app, secret, self)
         self.metrics.last_reload.set(time.time_ns() / 1e9)
 
     # Life
@@ -301,6 +304,9 @@ class Gateway:
             queued=sum(service.admission.queued for service in self._models),
             models=self.models(),
         )
+
+    async def figures(self) -> Figures:
+        return await self._exposition.figures([service.name for service in self.services])
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         return await self._exposition.scrape(accept)

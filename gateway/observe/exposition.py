@@ -16,6 +16,8 @@ from pathlib import Path
 
 from gateway.observe import process
 from gateway.observe.derived import LastMinute, derive, last_minute, route_slices
+from gateway.observe.figures import Figures as Counted
+from gateway.observe.figures import figures_of
 from gateway.observe.reader import CellsReader, Labels, Reading
 from gateway.observe.table import DERIVED, FAMILIES, PREFIX, Family, Kind
 from gateway.observe.window import Figures
@@ -57,6 +59,18 @@ class Exposition:
         for _ in route_slices(self._reader.read(), time.monotonic(), by_route):
             pass
         return last_minute(by_route)
+
+    async def figures(self, models: list[str]) -> Counted:
+        """What was counted until now, by name. Lets the loop run in between; may be cancelled."""
+        now = time.monotonic()
+        reading = Reading()
+        by_route: dict[str, Figures] = {}
+        async with self._lock:
+            for _ in self._reader.read_slices(reading):
+                await asyncio.sleep(0)
+            for _ in route_slices(reading, now, by_route):
+                await asyncio.sleep(0)
+        return figures_of(reading, last_minute(by_route), models, now)
 
     def pieces(self, now: float, *, openmetrics: bool) -> Iterator[str]:
         """The text in pieces; some are empty. `now` on CLOCK_MONOTONIC."""

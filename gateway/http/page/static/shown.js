@@ -1,0 +1,41 @@
+// How values look, and tables made of text alone: nothing that was received is ever read as HTML.
+
+export function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+export function fill(table, heads, rows) {
+  const cell = (name, value) => {
+    const { text, kind } = typeof value === "object" && value !== null ? value : { text: value, kind: "" };
+    const numeric = typeof text === "number" ? "number" : "";
+    const attributes = kind || numeric ? { class: `${kind} ${numeric}`.trim() } : {};
+    return element(name, attributes, typeof text === "number" ? number(text) : String(text ?? ""));
+  };
+  const line = (name, values) => element("tr", {}, ...values.map((value) => cell(name, value)));
+  table.replaceChildren(
+    element("thead", {}, ...(heads.length ? [line("th", heads)] : [])),
+    element("tbody", {}, ...rows.map((row) => line("td", row))),
+  );
+}
+
+export function number(value) {
+  if (value >= 1e6) return `${(value / 1e6).toPrecision(3)} M`;
+  if (value >= 1e4) return `${(value / 1e3).toPrecision(3)} k`;
+  return Number.isInteger(value) ? String(value) : value.toPrecision(value < 1 ? 2 : 3);
+}
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toPrecision(3)} s`;
+}
+
+export const share = (value) => `${(value * 100).toPrecision(value > 0.0995 ? 3 : 2)} %`;
+
+export function since(unix) {
+  const passed = Math.max(0, Date.now() / 1000 - unix);
+  if (passed < 90) return `${Math.round(passed)} s`;
+  return passed < 5400 ? `${Math.round(passed / 60)} min` : `${Math.round(passed / 3600)} h`;
+}
