@@ -168,6 +168,7 @@ function showRollout(shown, figures) {
   byId("pause").disabled = !active || rollout.paused;
   byId("resume").disabled = !active || !rollout.paused;
   byId("rollback").disabled = !rollout || rollout.stage === "refused" || rollout.stage === "rolled_back";
+  byId("bar").hidden = !shown;
   if (!shown) {
     byId("rollout-line").textContent = "Weights are not changed here: no checkpoint store is configured.";
     byId("rollout-next").textContent = "";

@@ -8,13 +8,14 @@ export function element(name, attributes, ...children) {
 }
 
 export function fill(table, heads, rows) {
-  const cell = (name, value) => {
+  // A column of numbers stands to the right, its head too.
+  const numeric = heads.map((_, column) => rows.length > 0 && rows.every((row) => typeof row[column] === "number"));
+  const cell = (name, value, column) => {
     const { text, kind } = typeof value === "object" && value !== null ? value : { text: value, kind: "" };
-    const numeric = typeof text === "number" ? "number" : "";
-    const attributes = kind || numeric ? { class: `${kind} ${numeric}`.trim() } : {};
+    const attributes = kind || numeric[column] ? { class: `${kind} ${numeric[column] ? "number" : ""}`.trim() } : {};
     return element(name, attributes, typeof text === "number" ? number(text) : String(text ?? ""));
   };
-  const line = (name, values) => element("tr", {}, ...values.map((value) => cell(name, value)));
+  const line = (name, values) => element("tr", {}, ...values.map((value, column) => cell(name, value, column)));
   table.replaceChildren(
     element("thead", {}, ...(heads.length ? [line("th", heads)] : [])),
     element("tbody", {}, ...rows.map((row) => line("td", row))),
@@ -29,10 +30,11 @@ export function number(value) {
 
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
-  return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toPrecision(3)} s`;
+  if (value >= 1) return `${value.toPrecision(3)} s`;
+  return value < 0.01 ? `${(value * 1000).toPrecision(2)} ms` : `${Math.round(value * 1000)} ms`;
 }
 
-export const share = (value) => `${(value * 100).toPrecision(value > 0.0995 ? 3 : 2)} %`;
+export const share = (value) => `${value ? (value * 100).toPrecision(value > 0.0995 ? 3 : 2) : 0} %`;
 
 export function since(unix) {
   const passed = Math.max(0, Date.now() / 1000 - unix);
