@@ -7,7 +7,7 @@ nothing more. Log-probabilities of prompts can be compared throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -25,6 +25,8 @@ class Heard(msgspec.Struct, frozen=True):
     """The same, asked once more: the prefixes come from the cache."""
     scored: tuple[Text, ...]
     """Log-probabilities of whole prompts, which never come from the cache."""
+    together: tuple[Text, ...]
+    """Greedy texts of several prompts in one batch: other kernels, other captured graphs."""
 
 
 class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,28 +45,33 @@ class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def compare(one: Heard, other: Heard) -> Difference:
-    """Raises ValueError where they do not answer the same questions."""
-    pairs = [
-        (left, right, greedy)
-        for lefts, rights, greedy in (
-            (one.first, other.first, True),
-            (one.again, other.again, True),
-            (one.scored, other.scored, False),
-        )
-        for left, right in zip(lefts, rights, strict=True)
-    ]
-    deltas: list[float] = []
-    parted = 0
-    for left, right, greedy in pairs:
-        deltas += _deltas(left, right, until_parted=greedy)
-        parted += greedy and [token_of(place) for place in left] != [token_of(place) for place in right]
+    """Of what was asked one by one. Raises ValueError where they do not answer the same questions."""
+    greedy = _pairs((one.first, other.first), (one.again, other.again))
+    return _difference(greedy, _pairs((one.scored, other.scored)))
+
+
+def compare_batches(one: Heard, other: Heard) -> Difference:
+    """Of what was asked in a batch: its numbers depend on which requests met. Raises ValueError."""
+    return _difference(_pairs((one.together, other.together)), [])
+
+
+Pair = tuple[Text, Text]
+
+
+def _pairs(*both: tuple[tuple[Text, ...], tuple[Text, ...]]) -> list[Pair]:
+    return [pair for left, right in both for pair in zip(left, right, strict=True)]
+
+
+def _difference(greedy: list[Pair], scored: list[Pair]) -> Difference:
+    deltas = [delta for left, right in greedy for delta in _until_parted(left, right)]
+    deltas += [delta for left, right in scored for delta in _throughout(left, right)]
     return Difference(
-        equal=one == other,
-        texts=parted,
-        of=len(one.first) + len(one.again),
+        equal=all(left == right for left, right in greedy + scored),
+        texts=sum(_tokens(left) != _tokens(right) for left, right in greedy),
+        of=len(greedy),
         mean=math.fsum(deltas) / len(deltas) if deltas else 0.0,
         max=max(deltas, default=0.0),
-        finite=all(_finite(text) for left, right, _ in pairs for text in (left, right)),
+        finite=all(_finite(text) for pair in greedy + scored for text in pair),
     )
 
 
@@ -73,15 +80,36 @@ def token_of(place: Place) -> int | None:
     return min(place.top, key=lambda token: (-place.top[token], token), default=None)
 
 
-def _deltas(left: Sequence[Place], right: Sequence[Place], *, until_parted: bool) -> Iterator[float]:
+def _tokens(text: Text) -> list[int | None]:
+    return [token_of(place) for place in text]
+
+
+def _until_parted(left: Text, right: Text) -> Iterator[float]:
     for here, there in zip(left, right, strict=False):
-        for token in here.top.keys() & there.top.keys():
-            yield _delta(here.top[token], there.top[token])
-        same = token_of(here) == token_of(there)
-        if same or not until_parted:
-            yield _delta(here.logprob, there.logprob)
-        elif until_parted:
+        yield from _common(here, there)
+        if token_of(here) != token_of(there):
+            yield from (_at_least(here, there), _at_least(there, here))
             return
+        yield _delta(here.logprob, there.logprob)
+
+
+def _throughout(left: Text, right: Text) -> Iterator[float]:
+    for here, there in zip(left, right, strict=False):
+        yield from _common(here, there)
+        yield _delta(here.logprob, there.logprob)
+
+
+def _common(here: Place, there: Place) -> Iterator[float]:
+    for token in here.top.keys() & there.top.keys():
+        yield _delta(here.top[token], there.top[token])
+
+
+def _at_least(here: Place, there: Place) -> float:
+    """How far a choice is from the other engine's, where that does not even list it: it is below its list."""
+    token = token_of(here)
+    if token is None or token in there.top:
+        return 0.0
+    return max(0.0, here.top[token] - min(there.top.values(), default=0.0))
 
 
 def _delta(one: float, other: float) -> float:

@@ -21,8 +21,8 @@ import msgspec
 
 from backends.models.resolve import check_folder
 from backends.qualify.combination import Combination
-from backends.qualify.compare import Difference, Heard, compare
-from backends.qualify.judge import Check, Verdict, checked, judge, passes
+from backends.qualify.compare import Difference, Heard, compare, compare_batches
+from backends.qualify.judge import Check, Verdict, checked, checked_batches, judge, passes
 from backends.qualify.perturb import write_perturbed
 from backends.qualify.questions import Questions, listen_to, questions_for, read_vocabulary
 from backends.qualify.record import SCHEMA, Record
@@ -48,6 +48,7 @@ class Trial:
     questions: Questions
     report: Report
     differences: list[tuple[str, Difference]] = field(default_factory=list)
+    batches: list[tuple[str, Difference]] = field(default_factory=list)
     timings: list[ReloadTimings] = field(default_factory=list)
 
     async def listen(self, running: Running) -> Heard:
@@ -71,6 +72,7 @@ class Trial:
         """Compare a reloaded engine with a cold one."""
         difference = compare(warm, cold)
         self.differences.append((name, difference))
+        self.batches.append((f"{name}, in a batch", compare_batches(warm, cold)))
         self.report(f"  {name}: {in_words(difference)}")
 
 
@@ -150,7 +152,7 @@ async def _try(scratch: Scratch, a: Path, b: Path, report: Report) -> Findings:
             Verdict.WRONG, f"a reload ended the engine: {error}", checked(trial.differences, None)
         )
     moved = compare(cold_a, cold_b)
-    checks = checked(trial.differences, floor)
+    checks = checked(trial.differences, floor) + checked_batches(trial.batches, moved)
     verdict, reason = judge(checks, moved, floor)
     return Findings(verdict, reason, checks, moved, floor, max(took.load for took in trial.timings))
 

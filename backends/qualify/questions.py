@@ -1,8 +1,8 @@
-"""What the oracle asks an engine, and how: token ids in fixed order, one request at a time.
+"""What the oracle asks an engine, and how: token ids in fixed order, one request at a time, then one batch.
 
 One at a time, because engines compute a batch in another order than a single request, and which requests
-meet is chance. Ids are drawn from the vocabulary with a fixed seed: no tokenizer is needed, and two runs
-ask the same.
+meet is chance; a batch as well, because it runs other kernels. Ids are drawn from the vocabulary with a
+fixed seed: no tokenizer is needed, and two runs ask the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ SEED = 20
 ANSWER_TOKENS = 16
 LONG = 300
 """Tokens: more than two blocks of any prefix cache (CPU: 128)."""
+BATCH = 8
+"""Prompts that are asked together."""
 SPECIAL_IDS = 16
 """The lowest ids are special tokens in most vocabularies."""
 
@@ -33,6 +35,8 @@ class Questions(msgspec.Struct, frozen=True):
 
     prompts: tuple[tuple[int, ...], ...]
     scored: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]
+    """Asked in one request."""
 
 
 def questions_for(vocabulary: int, context: int) -> Questions:
@@ -47,7 +51,7 @@ def questions_for(vocabulary: int, context: int) -> Questions:
 
     shared = draw(long)
     prompts = (shared, (*shared, *draw(min(20, room - long))), draw(70), draw(24), draw(3))
-    return Questions(prompts, (shared, prompts[3]))
+    return Questions(prompts, (shared, prompts[3]), tuple(draw(24) for _ in range(BATCH)))
 
 
 def vocabulary_of(config: Mapping[str, object]) -> int:
@@ -66,7 +70,9 @@ def listen_to(engine: Engine, questions: Questions) -> Heard:
         tuple(tuple(engine.generate(ids, ANSWER_TOKENS, temperature=0)) for ids in questions.prompts)
         for _ in range(2)
     )
-    return Heard(first, again, tuple(tuple(engine.score(ids)) for ids in questions.scored))
+    scored = tuple(tuple(engine.score(ids)) for ids in questions.scored)
+    together = engine.generate_together(questions.together, ANSWER_TOKENS)
+    return Heard(first, again, scored, tuple(map(tuple, together)))
 
 
 def read_vocabulary(folder: Path) -> int:

@@ -43,6 +43,7 @@ class _Logprobs(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    index: int = 0
     prompt_logprobs: list[dict[str, _Entry] | None] | None = None
     logprobs: _Logprobs | None = None
 
@@ -143,6 +144,16 @@ class Engine:
             raise EngineError(f"{self.url} gives no logprobs of what it generates")
         return _generated(found.logprobs)
 
+    def generate_together(self, prompts: Sequence[Sequence[int]], count: int) -> list[list[Place]]:
+        """Continue all prompts greedily by `count` tokens in one request, which vLLM computes as a batch."""
+        asked = {"prompt": [list(ids) for ids in prompts], "max_tokens": count, "logprobs": TOP}
+        fields = {"temperature": 0, "return_tokens_as_token_ids": True, "ignore_eos": True}
+        choices = self._choices(self._post("/v1/completions", {"model": self._model, **asked, **fields}))
+        if len(choices) != len(prompts) or any(choice.logprobs is None for choice in choices):
+            raise EngineError(f"{self.url} does not answer a list of prompts with logprobs")
+        ordered = sorted(choices, key=lambda choice: choice.index)
+        return [_generated(choice.logprobs or _Logprobs()) for choice in ordered]
+
     def tokenize(self, text: str, *, chat: bool) -> list[int] | None:
         """The engine's ids of a text or a user's message; None where it has no `/tokenize`."""
         what: dict[str, object] = {"prompt": text}
@@ -190,11 +201,17 @@ class Engine:
         answer = self._post("/v1/completions", {"model": self._model, **body})
         if may_be_refused and answer.status_code in (400, 422):
             return None
+        choices = self._choices(answer)
+        if not choices:
+            raise EngineError(f"{self.url} answered a completion without a choice")
+        return choices[0]
+
+    def _choices(self, answer: httpx2.Response) -> list[_Choice]:
         if answer.status_code != 200:
             raise EngineError(f"{self.url} answered {answer.status_code}: {answer.text[:300]}")
         try:
-            return msgspec.json.decode(answer.content, type=_Completion).choices[0]
-        except (msgspec.DecodeError, IndexError) as error:
+            return msgspec.json.decode(answer.content, type=_Completion).choices
+        except msgspec.DecodeError as error:
             raise EngineError(f"{self.url} answered something that is no completion: {error}") from error
 
     def _models(self) -> list[_Model]:

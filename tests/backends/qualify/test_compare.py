@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from backends.qualify.compare import Heard, compare, token_of
+from backends.qualify.compare import Heard, compare, compare_batches, token_of
 from checkpoints.probe.engine import Place
 
 
@@ -16,8 +16,10 @@ def text(*logprobs: float, tokens: tuple[int, ...] = (1, 2, 3)) -> tuple[Place, 
     )
 
 
-def heard(*texts: tuple[Place, ...], scored: tuple[Place, ...] = ()) -> Heard:
-    return Heard(texts, texts, (scored,))
+def heard(
+    *texts: tuple[Place, ...], scored: tuple[Place, ...] | None = None, together: tuple[Place, ...] = ()
+) -> Heard:
+    return Heard(texts, texts, () if scored is None else (scored,), (together,) if together else ())
 
 
 def test_equal_answers_are_equal_bit_for_bit() -> None:
@@ -41,7 +43,23 @@ def test_after_texts_have_parted_nothing_more_is_compared() -> None:
     found = compare(here, there)
 
     assert found.texts == 2
-    assert found.max == pytest.approx(0.5), "of token 99, which both name where they part"
+    assert found.max == pytest.approx(5.5), "token 2 is below all that the other lists where they part"
+
+
+def test_choices_that_the_other_does_not_even_list_count_with_what_is_known_of_them() -> None:
+    here, there = (Place(-0.1, {1: -0.1, 2: -3.0}),), (Place(-0.2, {8: -0.2, 9: -4.0}),)
+
+    found = compare(heard(here), heard(there))
+
+    assert found.max == pytest.approx(3.9)
+    assert found.mean == pytest.approx((3.9 + 2.8) / 2)
+
+
+def test_a_batch_is_compared_apart_from_what_was_asked_one_by_one() -> None:
+    here, there = heard(text(-1.0), together=text(-1.0)), heard(text(-1.0), together=text(-1.25))
+
+    assert compare(here, there).equal
+    assert compare_batches(here, there).max == 5.25 - 5.0
 
 
 def test_prompts_are_compared_throughout() -> None:

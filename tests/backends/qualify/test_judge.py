@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backends.qualify.compare import Difference
-from backends.qualify.judge import Verdict, checked, judge, passes
+from backends.qualify.judge import Verdict, checked, checked_batches, judge, passes
 
 EQUAL = Difference(equal=True, texts=0, of=10, mean=0.0, max=0.0)
 MOVED = Difference(equal=False, texts=10, of=10, mean=3.0, max=12.0)
@@ -60,3 +60,11 @@ def test_answers_without_numbers_prove_nothing() -> None:
 
     assert verdict(EQUAL, nothing) is Verdict.INCONCLUSIVE
     assert verdict(EQUAL, moved=nothing) is Verdict.INCONCLUSIVE
+
+
+def test_a_batch_may_differ_as_long_as_it_is_nowhere_near_the_other_weights() -> None:
+    small, large = checked_batches([("small", apart(0.02, 0.4, 3)), ("large", apart(0.4, 0.6))], MOVED)
+
+    assert small.passed
+    assert not large.passed
+    assert judge((*checked([("one by one", EQUAL)], None), large), MOVED, None)[0] is Verdict.WRONG

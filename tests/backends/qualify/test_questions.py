@@ -12,7 +12,7 @@ def test_prompts_fit_and_are_the_same_each_time(vocabulary: int, context: int) -
     asked = questions_for(vocabulary, context)
 
     assert asked == questions_for(vocabulary, context)
-    for prompt in (*asked.prompts, *asked.scored):
+    for prompt in (*asked.prompts, *asked.scored, *asked.together):
         assert 1 <= len(prompt) <= context - ANSWER_TOKENS
         assert all(0 <= token < vocabulary for token in prompt)
 
