@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from deploy.checks import promql
 from deploy.checks.known_metrics import TARGET_LABELS, Series
 from deploy.checks.tools import complaints_of
+from deploy.prometheus import operator
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -73,6 +74,8 @@ def complaints(known: Mapping[str, Series]) -> Iterator[str]:
     """What is wrong with configuration, rules and their tests. Raises `ProgramMissing`."""
     yield from complaints_of("promtool", "check", "config", str(PROMETHEUS / "prometheus.yml"))
     yield from complaints_of("promtool", "test", "rules", *map(str, _files(TESTS)))
+    if operator.stale():
+        yield "PrometheusRule is not what the rules make: python -m deploy.prometheus.operator"
     rules = read_rules()
     for rule in rules:
         yield from (f"{rule.name}: {text}" for text in promql.complaints(rule.expression, known))
