@@ -133,7 +133,7 @@ class Member:
         self.in_flight += 1
         self.tokens += tokens
         self.requests += 1
-        return Lease(self, tokens)
+        return Lease(self, tokens, self.version_mark)
 
     def show(self) -> None:
         """Show the leases in the metrics: some times a second, not for each of them."""
@@ -146,6 +146,8 @@ class Lease(msgspec.Struct, eq=False):
 
     member: Member
     _tokens: int
+    mark: bytes
+    """The weights that the member was known to serve when it was chosen, as they stand in headers."""
     _open: bool = True
 
     def __repr__(self) -> str:

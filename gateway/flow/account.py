@@ -37,6 +37,16 @@ class Account:
             record.queue_s() if record.admitted else None,
             record.overhead_s(),
         )
+        if record.version:
+            version = series.model.versions.of(record.version)
+            version.ended(outcome)
+            if outcome is Outcome.OK and record.computed:
+                version.computed(
+                    record.ended - record.started,
+                    first - record.started,
+                    record.prompt_tokens,
+                    record.completion_tokens,
+                )
         if (record.prompt_tokens or record.completion_tokens) and record.computed:
             series.model.tokens(record.prompt_tokens, record.completion_tokens)
         if self._sinks:

@@ -42,8 +42,8 @@ class Aim:
     """The version; empty: it waits for one."""
     soft: bool = False
     """Another version will do as well."""
-    since: float = 0.0
-    """When its call was made."""
+    strict: bool = False
+    """No other version will do, though its client asked for none: all members change at once."""
     taken_over: bool = False
     """The version that was due has no member in rotation, and this one answers in its place."""
 
@@ -61,7 +61,7 @@ class Aim:
         """Whether an answer of these weights will do."""
         wish = self.wish
         if wish is None:
-            return True
+            return not self.strict or label == self.label
         return wish.admits(label) and (wish.role is None or label == self.label)
 
     def patient(self, fleet: Aimed) -> bool:
@@ -83,6 +83,7 @@ def take_aim(fleet: Aimed, wish: Wish | None, sticky: bytes) -> Aim:
 def settle(aim: Aim, fleet: Aimed) -> None:
     """Point it at a version that is in rotation now, or let it wait. Raises VersionNotFound."""
     aim.taken_over = False
+    aim.strict = fleet.split is not None and fleet.split.atomic
     if aim.wish is not None:
         aim.label = _wished(aim.wish, fleet)
     elif fleet.split is not None:

@@ -64,6 +64,9 @@ class Attempting(Ticket, ABC):
     @property
     def wait_until(self) -> float:
         """Until when a request that reached nobody goes on looking for a member."""
+        aim = self.request.aim
+        if aim is not None and aim.patient(self._service.fleet):
+            return self.deadline
         return self._record.started + self._service.limits.max_queue_s
 
     @property
@@ -78,7 +81,10 @@ class Attempting(Ticket, ABC):
             return
         self._record.admitted = now
         request = self.request
-        lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
+        if request.aim is None:
+            lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
+        else:
+            lease = self._service.lease_aimed(request, request.aim, self._tried)
         if lease is None:
             self._service.defer(self, now)
         else:
@@ -153,8 +159,12 @@ class Attempting(Ticket, ABC):
         if len(tried) > service.retries.attempts or not self.exchange.open:
             return False
         # No engine has worked for it yet: then trying again makes no overload worse, and costs no budget.
-        free = reason in (RetryReason.DRAINING, RetryReason.REFUSED)
-        following = service.fleet.lease(self.request.hint, self.request.tokens, tried)
+        free = reason in (RetryReason.DRAINING, RetryReason.REFUSED, RetryReason.VERSION)
+        request = self.request
+        if request.aim is None:
+            following = service.fleet.lease(request.hint, request.tokens, tried)
+        else:
+            following = service.lease_aimed(request, request.aim, tried)
         if following is None:
             return False
         if not free and not service.may_retry(now):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
 from gateway.fleet.evidence import Kind
-from gateway.fleet.member import Member
+from gateway.fleet.member import Lease, Member
+from gateway.flow.aim import Aim, not_served
 from gateway.flow.attempt import Attempting
 from gateway.flow.limits import Overdue, past_deadline, silent
 from gateway.flow.marks import marks
@@ -78,7 +79,9 @@ class Call(Attempting):
                 return
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
-        told = self._with_version(told, member)
+        told = self._with_version(told, lease)
+        if self.request.aim is not None and status < 400 and self._is_unwanted(self.request.aim, now):
+            return
         if status == 200 and self.request.stream:
             self._head = told
             self.phase = WAITING
@@ -94,20 +97,41 @@ class Call(Attempting):
         self.phase = ANSWERING
         record.status = 200
         now = record.answered = record.first = record.last = monotonic()
-        told = self._with_version(told, member)
+        told = self._with_version(told, lease)
+        if self.request.aim is not None and self._is_unwanted(self.request.aim, now):
+            return
         if self.request.answer.whole(told, self._marks(told.version), body):
             self._succeed(member, now)
         else:
             self._cut_off(Fault.TRUNCATED, now)
 
-    def _with_version(self, told: Told, member: Member) -> Told:
-        """The weights that answer: as the answer says, else as the member said before."""
-        if not told.version:
-            told = told.by(member.version_mark)
-        elif told.version != member.version_mark:
-            self._service.fleet.learn_version(member, told.version.decode("latin-1"))
-        self._record.version = member.version
+    def _with_version(self, told: Told, lease: Lease) -> Told:
+        """The weights that answer: as the answer says, else as the member said when it was chosen."""
+        member, record = lease.member, self._record
+        version = told.version
+        if version == lease.mark and lease.mark is member.version_mark:
+            record.version = member.version
+            return told
+        if not version:
+            told = told.by(lease.mark)
+        elif version != lease.mark:
+            record.changed = True
+            self._service.fleet.learn_version(member, version.decode("latin-1"))
+        record.version = told.version.decode("latin-1")
         return told
+
+    def _is_unwanted(self, aim: Aim, now: float) -> bool:
+        """Whether these weights will not do. Then it goes elsewhere, and the client gets nothing of them."""
+        if aim.admits(self._record.version):
+            return False
+        self._record.changed = False
+        self._record.version = ""
+        if not (
+            self._retry(RetryReason.VERSION, Attempt.OTHER_VERSION, now)
+            or self._wait_for_another(Attempt.OTHER_VERSION, now)
+        ):
+            self._fail(not_served(aim, self._service.fleet), now, Attempt.OTHER_VERSION)
+        return True
 
     def _answer(self, status: int, told: Told) -> None:
         """From here on the answer is this member's."""

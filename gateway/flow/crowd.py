@@ -197,7 +197,8 @@ class Crowd:
         self._final = record
         self.on_drained = _nothing
         told = self._told
-        if self._whole and told is not None and record.status == 200 and self._size <= MAX_HELD_BYTES:
+        good = self._whole and record.status == 200 and not record.changed
+        if good and told is not None and self._size <= MAX_HELD_BYTES:
             self._keeper.keep(self, told, b"".join(self._parts))
         for guest in tuple(self.guests):
             if guest.verdict is not None:

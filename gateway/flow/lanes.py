@@ -72,8 +72,7 @@ class Lanes:
     def submit(self, call: Call, aim: Aim, now: float) -> None:
         """It goes to a member, waits, or is refused."""
         # Its own: the requests that a shared call stands for may aim anew while it runs.
-        call.request.aim = own = copy(aim)
-        own.since = now
+        call.request.aim = copy(aim)
         self._place(call, now)
 
     def defer(self, call: Call, aim: Aim, now: float) -> None:
@@ -141,7 +140,7 @@ class Lanes:
             call.refuse(error)
             return
         if not aim.label:
-            self._wait(call, aim, now)
+            self._wait(call, now)
             return
         if aim.taken_over:
             self._service.series.takeovers.add()
@@ -155,12 +154,9 @@ class Lanes:
             settled = [*settled, *lane.queue(call, now)]
         self._service.settle(settled, now)
 
-    def _wait(self, call: Call, aim: Aim, now: float) -> None:
-        limits = self._service.limits
-        until = call.deadline
-        if not aim.patient(self._fleet):
-            until = min(until, aim.since + limits.max_queue_s)
-        if len(self._lobby) >= limits.max_queued:
+    def _wait(self, call: Call, now: float) -> None:
+        until = min(call.wait_until, call.deadline)
+        if len(self._lobby) >= self._service.limits.max_queued:
             self._service.series.refused.add(Refusal.QUEUE_FULL)
             call.refuse(OverCapacity("Too many requests are waiting.", retry_after_s=AGAIN_S))
         elif until <= now:

@@ -56,6 +56,8 @@ class Pipeline:
         try:
             request = self.read(exchange)
             service = self.services.find(request.model)
+            if request.wish is not None or service.fleet.split is not None:
+                service.aim(request, exchange)
             exchange.drop_body()
             if request.key is not None and self.shared_quotas is not None:
                 asking = self._ask_quota(self.shared_quotas, service, exchange, request, now)

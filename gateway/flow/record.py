@@ -33,6 +33,8 @@ class Record:
     """Attempts at engines."""
     cache: CacheEvent = CacheEvent.BYPASS
     """hit, miss, join or bypass."""
+    changed: bool = False
+    """Its member began to serve other weights between the choice of it and its answer."""
     computed: bool = True
     """Whether an engine worked for it: not for a hit, and not for those who join."""
     prompt_tokens: int = 0

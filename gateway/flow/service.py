@@ -6,16 +6,16 @@ they end, and lets time pass for them. One for each model and worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError, NoBackend, OverCapacity
 from gateway.fleet.evidence import Kind
 from gateway.fleet.fleet import Fleet
-from gateway.fleet.member import Member
+from gateway.fleet.member import Lease, Member
 from gateway.flow.account import Account
 from gateway.flow.admission import Admission
-from gateway.flow.aim import take_aim
+from gateway.flow.aim import Aim, take_aim
 from gateway.flow.batcher import Batcher, BatchOptions
 from gateway.flow.budget import RetryBudget
 from gateway.flow.call import Call
@@ -199,6 +199,23 @@ class Service:
         name = header.lower().encode() if header is not None else b""
         sticky = next((value for key, value in exchange.headers if key == name), b"") if name else b""
         request.aim = take_aim(self.fleet, request.wish, sticky)
+
+    def lease_aimed(self, request: Request, aim: Aim, tried: Collection[str]) -> Lease | None:
+        """A place on a member of the version that the request goes to; of another, where that will do."""
+        fleet = self.fleet
+        lease = fleet.lease_at(aim.label, request.hint, request.tokens, tried)
+        if lease is not None:
+            return lease
+        if aim.soft:
+            return fleet.lease(request.hint, request.tokens, tried)
+        split = fleet.split
+        if not tried or not aim.candidate or split is None or split.stable is None:
+            return None
+        # The candidate has failed it, and has no other member: the stable version takes over.
+        lease = fleet.lease_at(split.stable, request.hint, request.tokens, tried)
+        if lease is not None:
+            self.series.takeovers.add()
+        return lease
 
     def _show_queued(self) -> None:
         self.series.queued.set(self.admission.queued + self.lanes.queued)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gateway.errors import BadRequest
+from gateway.fleet.split import read_wish
 from gateway.flow.cache.policy import deterministic, reuse
 from gateway.flow.request import Request
 from gateway.http import openai, predict
@@ -102,6 +103,8 @@ class Reader:
             request.traceparent = asked.traceparent
         if self.tracing:
             self._begin_span(request)
+        if asked.version or asked.least:
+            request.wish = read_wish(asked.version, asked.least)
         if asked.timeout:
             request.timeout_s = _timeout(asked.timeout)
         return request

@@ -37,6 +37,7 @@ _NOT_FORWARDED = _HOP | {
     b"x-request-id",
     b"x-request-timeout",
     b"x-model-version",
+    b"x-model-version-min",
 }
 """Never reaches an engine from a client: framing, keys of this gateway, and marks that only we may set."""
 
@@ -75,6 +76,8 @@ _READ = {
     b"traceparent": "traceparent",
     b"x-request-id": "request_id",
     b"x-request-timeout": "timeout",
+    b"x-model-version": "version",
+    b"x-model-version-min": "least",
 }
 """Request headers that the gateway reads itself, and where their values go."""
 
@@ -90,6 +93,8 @@ class Asked:
     timeout: bytes = b""
     traceparent: bytes = b""
     cache_control: bytes = b""
+    version: bytes = b""
+    least: bytes = b""
     session: bytes = b""
 
 
