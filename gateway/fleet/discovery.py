@@ -1,15 +1,18 @@
-"""Who the members are: from the configuration, from this machine's backends, from a DNS name.
+"""Who the members are: from the configuration, from this machine's backends, from a name.
 
 A source gives a complete list of members or fails; a failure, or an empty answer, never empties a set
-that worked (probing finds out who is dead). Kubernetes is found through the DNS name of a headless Service.
+that worked (probing finds out who is dead). A name is one of DNS, such as that of a headless Service of
+Kubernetes, or a Service whose EndpointSlices are watched (`gateway.fleet.slices`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from gateway.fleet.member import Spec
@@ -30,9 +33,30 @@ async def system_look_up(host: str, port: int) -> Sequence[str]:
     return [str(entry[4][0]) for entry in found]
 
 
+class Watching(Protocol):
+    """Names that are watched rather than asked for again and again."""
+
+    async def look_up(self, host: str, port: int) -> Sequence[str]: ...
+
+    async def close(self) -> None: ...
+
+
+Watch = Callable[[Callable[[], None]], Watching]
+"""Begins to watch; what it is given is called at every change. Raises OSError."""
+
+
+def watch_kubernetes(on_change: Callable[[], None]) -> Watching:
+    """EndpointSlices of the cluster that this process runs in."""
+    try:
+        from gateway.fleet.slices import Slices  # an extra that only clusters need
+    except ImportError as error:
+        raise OSError(f"needs `pip install 'changeover[kubernetes]'`: {error}") from error
+    return Slices(on_change)
+
+
 def is_name(endpoint: Endpoint) -> bool:
-    """Whether the endpoint stands for all addresses of a DNS name."""
-    return urlsplit(endpoint.url).scheme == "dns"
+    """Whether the endpoint stands for all addresses of a name."""
+    return urlsplit(endpoint.url).scheme in ("dns", "kubernetes")
 
 
 def fixed(endpoints: Sequence[Endpoint]) -> list[Spec]:
@@ -41,10 +65,18 @@ def fixed(endpoints: Sequence[Endpoint]) -> list[Spec]:
 
 
 class Names:
-    """The last good answer for each DNS endpoint."""
+    """The last good answer for each name among the endpoints. `close` once."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], look_up: LookUp = system_look_up) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        look_up: LookUp = system_look_up,
+        watch: Watch = watch_kubernetes,
+    ) -> None:
         self._look_up = look_up
+        self._watch = watch
+        self._watching: Watching | None = None
+        self._changed = asyncio.Event()
         self._endpoints: list[Endpoint] = []
         self._known: dict[str, Sequence[str]] = {}
         self._failing: set[str] = set()
@@ -73,11 +105,29 @@ class Names:
         """Look all names up at once; those that fail keep what they last gave."""
         await asyncio.gather(*(self._refresh(endpoint.url) for endpoint in self._endpoints))
 
-    async def _refresh(self, url: str) -> None:
+    async def wait(self, limit_s: float) -> None:
+        """Until something that is watched has changed, or so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            await self._watching.close()
+
+    async def _ask(self, url: str) -> Sequence[str]:
         address = parse_address(url)
+        if urlsplit(url).scheme == "dns":
+            return await self._look_up(address.host, address.port)
+        if self._watching is None:
+            self._watching = self._watch(self._changed.set)
+        return await self._watching.look_up(address.host, address.port)
+
+    async def _refresh(self, url: str) -> None:
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT_S):
-                hosts = sorted(set(await self._look_up(address.host, address.port)))
+                hosts = sorted(set(await self._ask(url)))
         except (OSError, TimeoutError, UnicodeError) as error:
             self._complain(url, str(error) or "timed out")
             return

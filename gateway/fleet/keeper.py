@@ -1,7 +1,7 @@
 """Keeps one fleet up to date: who is in it, and a prober for each of them.
 
 The only place that starts and ends probers. Sources of members: what the configuration names, the
-backends of this machine, and DNS names that are looked up again and again.
+backends of this machine, and names that are looked up again and again, or watched.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Keeper:
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._names.close()
         for member in self._fleet.members:
             member.pool.close()
 
@@ -68,7 +69,7 @@ class Keeper:
         while True:
             await self._names.refresh()
             self._apply()
-            await asyncio.sleep(self._health.resolve_s)
+            await self._names.wait(self._health.resolve_s)
 
     def _apply(self) -> None:
         _, gone = self._fleet.apply([*self._fixed, *self._names.members], time.monotonic())

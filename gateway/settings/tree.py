@@ -101,14 +101,15 @@ class Endpoint(Section):
     """An engine that runs elsewhere: plain `vllm serve` works."""
 
     url: EngineUrl
-    """`http://host:port`, `unix:/path`, or `dns://name:port` for all addresses of a name, looked up again."""
+    """`http://host:port`, `unix:/path`, `dns://name:port` for all addresses of a name, looked up again, or
+    `kubernetes://service.namespace:port` for those of a Service, watched (extra `kubernetes`)."""
     api_key: Password | None = None
     """Sent to the engine as `Authorization: Bearer`."""
     control: HttpUrl | None = None
     """Where the agent beside the engine listens (`changeover backend --control-listen`). None: its weights
     are never changed."""
     control_port: int | None = Field(default=None, ge=1, le=65535)
-    """The same for all addresses of a `dns://` name."""
+    """The same for all addresses of a `dns://` or `kubernetes://` name."""
     weight: float = Field(default=1.0, gt=0)
     """Relative capacity."""
 

@@ -50,12 +50,15 @@ def _engine_url(url: str) -> str:
     if url.startswith("unix:"):
         return _unix_url(url)
     parts = _split(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "dns"):
+    if parts.scheme not in ("http", "dns", "kubernetes"):
         raise ValueError(
-            "should be http://host:port, unix:/path or dns://name:port; nothing else is spoken to engines"
+            "should be http://host:port, unix:/path, dns://name:port or kubernetes://service.namespace:port; "
+            "nothing else is spoken to engines"
         )
     if not parts.hostname or re.search(r"\s", url):
         raise ValueError("names no host: write http://host:port")
+    if parts.scheme == "kubernetes" and parts.hostname.count(".") != 1:
+        raise ValueError("should name a Service and its namespace: kubernetes://engines.changeover:8000")
     if parts.username is not None or parts.password is not None:
         raise ValueError("should hold no user or password: put the engine's key in `api_key`")
     if parts.path not in ("", "/") or parts.query or parts.fragment:

@@ -34,8 +34,8 @@ def parse_address(url: str) -> Address:
             raise ValueError(f"the socket path {path!r} is longer than the 107 bytes that Unix allows")
         return Address(path=path)
     parts = urlsplit(url if "//" in url else f"http://{url}")
-    if parts.scheme not in ("http", "dns"):
-        raise ValueError(f"{url!r}: only http://, dns:// and unix: are spoken to engines")
+    if parts.scheme not in ("http", "dns", "kubernetes"):
+        raise ValueError(f"{url!r}: only http://, dns://, kubernetes:// and unix: are spoken to engines")
     if not parts.hostname:
         raise ValueError(f"{url!r} names no host")
     if parts.path not in ("", "/"):

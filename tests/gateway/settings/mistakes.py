@@ -109,8 +109,8 @@ MISTAKES = {
     ),
     "an endpoint over TLS": (
         "endpoints: [https://a]\n",
-        "infer.yaml:1: endpoints.0.url: should be http://host:port, unix:/path or dns://name:port; "
-        "nothing else is spoken to engines, got 'https://a'",
+        "infer.yaml:1: endpoints.0.url: should be http://host:port, unix:/path, dns://name:port or "
+        "kubernetes://service.namespace:port; nothing else is spoken to engines, got 'https://a'",
     ),
     "an endpoint with a path": (
         "endpoints: [http://a:1/v1]\n",
