@@ -278,3 +278,18 @@ def test_a_server_keeps_its_port(tmp_path: object) -> None:
         redis.kill()
         redis.start()
         assert redis.url == url
+
+
+async def test_monitoring_sees_that_redis_is_away_though_nobody_asks() -> None:
+    with valkey() as server:
+        async with through(server.url) as (gateway, _):
+            await is_kept(gateway)
+            server.kill()
+            await in_trouble(gateway)
+            told = await gateway.metric("changeover_cache_events_total", event="error")
+
+            async def goes_on_counting() -> bool:
+                return await gateway.metric("changeover_cache_events_total", event="error") > told + 2
+
+            await eventually(goes_on_counting, within=30, what="failed attempts are counted")
+            server.start()
