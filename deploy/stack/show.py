@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 
 from deploy.stack.layout import LOOPBACK, Layout
+from deploy.stack.programs import find
 from deploy.stack.running import Running, StackFailed
 from deploy.stack.slow import held_slow
 from deploy.stack.traffic import Traffic, traffic
@@ -105,7 +106,7 @@ class Show:
 async def curl(url: str, say: Callable[[str], None]) -> None:
     """Ask as the README does. Raises StackFailed unless it answers."""
     body = msgspec.json.encode({"prompt": "Hello, world!", "max_tokens": 8}).decode()
-    command = ("curl", "-sS", "-f", "-X", "POST", f"{url}/predict")
+    command = (find("curl"), "-sS", "-f", "-X", "POST", f"{url}/predict")
     header = ("-H", "Content-Type: application/json", "-d", body, "--max-time", str(CURL_LIMIT_S))
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, *header, stdout=pipe, stderr=pipe)
