@@ -25,10 +25,13 @@ class ControlClient:
     """Use as an async context manager; what a call raises is said by the class that inherits."""
 
     def __init__(self, address: Address, token: str, headers: dict[str, str] | None = None) -> None:
-        by_socket = isinstance(address, Path)
+        url = "http://control" if isinstance(address, Path) else address
         self._http = httpx2.AsyncClient(
-            transport=httpx2.AsyncHTTPTransport(uds=str(address) if by_socket else None),
-            base_url="http://control" if by_socket else str(address),
+            transport=httpx2.AsyncHTTPTransport(
+                uds=str(address) if isinstance(address, Path) else None,
+                verify=url.startswith("https:"),  # reading the certificates takes longer than a call
+            ),
+            base_url=url,
             headers={TOKEN_HEADER: token, **(headers or {})},
             timeout=TIMEOUT_S,
             trust_env=False,

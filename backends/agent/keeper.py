@@ -119,6 +119,9 @@ class Keeper:
         """The reason will not hold for the engine that is launched next; this one is gone, or going."""
         self._outside -= {why}
 
+    def is_outside(self, why: Why) -> bool:
+        return why in self._outside
+
     async def _rotate(self, outside: Set[Why]) -> GuardStatus:
         if self._state not in (State.READY, State.DRAINING):
             raise IllegalTransition(f"a backend that is {self._state} neither leaves nor enters rotation")
@@ -168,6 +171,13 @@ class Keeper:
             run.why = why
             logger.error("%s: killing the engine: %s", self._assignment.name, why)
             run.process.kill()
+
+    def abandon(self, run: Run, why: str) -> None:
+        """A swap ends without knowing what its engine has: kill that run, or the one that it had ordered."""
+        self._ordered = None
+        current = self._run
+        if current is not None and (current is run or current.ordered):
+            self.give_up_on(current, why)
 
     # -- the loop
 

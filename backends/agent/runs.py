@@ -33,6 +33,8 @@ class Run:
     end: EngineExit | None = None
     why: str | None = None
     """Why it was killed, if we did that."""
+    adapters: list[str] = field(default_factory=list)
+    """Names of those that it has loaded."""
 
     @property
     def reason(self) -> str:

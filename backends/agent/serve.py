@@ -1,46 +1,94 @@
-"""Runs a keeper and its control API as one process: until it is stopped, signalled, or cannot go on."""
+"""Runs a backend and its control API as one process: until it is stopped, signalled, or cannot go on."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import socket
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from backends.agent.api import control_api
 from backends.agent.assignment import Assignment
-from backends.agent.backend import Fixed
-from backends.agent.keeper import Keeper
-from backends.agent.listening import ControlServer, bind_private
-from backends.agent.runs import AlwaysBase
+from backends.agent.backend import Fixed, Swapping
+from backends.agent.listening import ControlServer, bind_private, bind_tcp
+from backends.agent.tasks import Tasks
+from backends.settings import Checkpoints
+from checkpoints.store.open import open_store
+from checkpoints.store.store import Store
 
 
-def run_agent(assignment: Assignment, control_socket: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Where the control API listens besides its socket, and the token that opens it there."""
+
+    address: str
+    token: str
+
+
+def run_agent(
+    assignment: Assignment,
+    control_socket: Path,
+    *,
+    checkpoints: Checkpoints | None = None,
+    remote: Remote | None = None,
+) -> None:
     """Keep the engine until /stop, SIGTERM or SIGINT; a second signal kills it. Blocks; owns the event loop.
 
-    Raises AlreadyRunning before anything is started, EngineFailed when the engine cannot be kept.
+    Raises AlreadyRunning, ControlOpen, CheckpointError or OSError before anything is started, EngineFailed
+    when the engine cannot be kept.
     """
-    listening = bind_private(control_socket)
-    try:
-        asyncio.run(_serve(assignment, listening))
-    finally:
-        listening.close()
-        control_socket.unlink(missing_ok=True)
+    options = checkpoints or Checkpoints()
+    store = _open(options, assignment)
+    with bind_private(control_socket) as private:
+        try:
+            listening = [(private, assignment.token)]
+            if remote is not None:
+                listening.append((bind_tcp(remote.address, remote.token), remote.token))
+            asyncio.run(_serve(assignment, options, store, listening))
+        finally:
+            for sock, _ in listening:
+                sock.close()
+            control_socket.unlink(missing_ok=True)
 
 
-async def _serve(assignment: Assignment, listening: socket.socket) -> None:
-    keeper = Keeper(assignment, AlwaysBase(assignment.base), Random())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, keeper.stop)
-    server = ControlServer(control_api(Fixed(keeper), assignment.token))
+async def _serve(
+    assignment: Assignment,
+    options: Checkpoints,
+    store: Store | None,
+    listening: list[tuple[socket.socket, str]],
+) -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(sockets=[listening]), name="control-api")
+            tasks = Tasks(group, assignment.name)
+            backend: Fixed | Swapping = (
+                Fixed(assignment) if store is None else Swapping(assignment, store, options.keep_local, tasks)
+            )
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, backend.stop)
+            running = []
+            for sock, token in listening:
+                server = ControlServer(control_api(backend, token))
+                running.append(server)
+                group.create_task(server.serve(sockets=[sock]), name="control-api")
             try:
-                await keeper.run()
+                await backend.run()
             finally:
-                server.should_exit = True
+                tasks.cancel()
+                for server in running:
+                    server.should_exit = True
     except* Exception as errors:
         raise errors.exceptions[0] from None
+
+
+def _open(options: Checkpoints, assignment: Assignment) -> Store | None:
+    """The store that is configured; with trusted keys, only what they signed is believed."""
+    if options.store is None:
+        return None
+    check = None
+    if options.trusted_keys:
+        from checkpoints.signatures import checker  # needs the extra `signatures`
+
+        check = checker(Path(key).expanduser() for key in options.trusted_keys)
+    return open_store(options.store, options.model or assignment.model, check=check)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from backends.agent.api import Superseded, control_api
 from backends.agent.listening import ControlServer
 from backends.agent.orders import Orders
 from backends.agent.swaps import Event, after
+from backends.agent.tasks import Tasks
 from backends.contract import (
     BackendStatus,
     GuardStatus,
@@ -60,7 +61,7 @@ class Versions(Protocol):
 class FakeAgent:
     """Made by `start`. `orders` keeps every order that began a swap."""
 
-    def __init__(self, fake: Fake, versions: Versions, manner: Manner, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, fake: Fake, versions: Versions, manner: Manner, tasks: Tasks) -> None:
         self.fake = fake
         self.token = TOKEN
         self.url = ""
@@ -71,7 +72,6 @@ class FakeAgent:
         self._manner = manner
         self._troubles = Troubles(manner.troubles)
         self._tasks = tasks
-        self._running: set[asyncio.Task[None]] = set()
         self._swaps = Orders()
         self._released: asyncio.Event = asyncio.Event()
         self._preparing: PrepareStatus | None = None
@@ -89,21 +89,21 @@ class FakeAgent:
         cls, fake: Fake, versions: Versions, manner: Manner | None = None, *, port: int = 0
     ) -> AsyncIterator[Self]:
         """Serve the control API on a port of this machine until the block ends; 0 takes a free one."""
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group, fake.name)
             agent = cls(fake, versions, manner or Manner(), tasks)
             fake.engine.serve(versions.label(versions.serving()))
             listening = socket.create_server(("127.0.0.1", port))
             agent.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             server = ControlServer(agent._application())
-            serving = tasks.create_task(server.serve(sockets=[listening]), name=f"{fake.name}:control")
+            serving = group.create_task(server.serve(sockets=[listening]), name=f"{fake.name}:control")
             try:
                 yield agent
             finally:
                 server.should_exit = server.force_exit = True
                 await serving
                 listening.close()
-                for task in list(agent._running):
-                    task.cancel()
+                tasks.cancel()
 
     def behave(self, manner: Manner) -> None:
         """Behave so from the next phase on."""
@@ -158,7 +158,7 @@ class FakeAgent:
         if missing is not None:
             self._swaps.note(replace(status, phase=Phase.ENDED, outcome=Outcome.SERVING_OLD, reason=missing))
         else:
-            self._start(f"swap:{order.id}", self._perform(order, status))
+            self._tasks.start(f"swap:{order.id}", self._perform(order, status))
         return self._swaps.find(order.id)
 
     def swap_status(self, swap_id: str) -> SwapStatus:
@@ -269,7 +269,7 @@ class FakeAgent:
         self._life += 1
         self.gone = agent
         self._state = State.RESTARTING
-        self._start("restart", self._come_back(self._life))
+        self._tasks.start("restart", self._come_back(self._life))
 
     async def _come_back(self, life: int) -> None:
         await self.fake.kill()
@@ -283,11 +283,6 @@ class FakeAgent:
         self._restarts += 1
         self._swapping = False
         self._heed()
-
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.create_task(work, name=f"{self.fake.name}:{name}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
 
     def _heed(self) -> None:
         """Tell the engine whether it is in rotation."""

@@ -9,20 +9,24 @@ import typer
 
 from backends.agent.assignment import assign
 from backends.agent.keeper import EngineFailed
-from backends.agent.listening import AlreadyRunning
-from backends.agent.serve import run_agent
+from backends.agent.listening import AlreadyRunning, ControlOpen, split_address
+from backends.agent.serve import Remote, run_agent
 from backends.layout import PathTooLong
 from backends.models.builtin import ModelNotMade
 from backends.models.resolve import ModelUnusable
 from backends.rundir import NotPrivate, prepare
-from backends.vllm.command import Listen, TcpListen
+from backends.vllm.command import TcpListen
 from backends.vllm.install import EngineMissing
+from checkpoints.errors import CheckpointError
 from gateway.cli.machine import engine_places, machine_run_dir
 from gateway.cli.options import ConfigOption, SetOption, fail, load_or_exit
 from gateway.settings.environment import process_environment
 
+CONTROL_TOKEN_VARIABLE = "CHANGEOVER_CONTROL_TOKEN"  # noqa: S105 (a variable's name)
 CANNOT_START = (
     AlreadyRunning,
+    CheckpointError,
+    ControlOpen,
     EngineFailed,
     EngineMissing,
     ModelNotMade,
@@ -43,6 +47,17 @@ def backend(
         int | None, typer.Option(min=1, max=65535, help="Engine on this TCP port instead of a Unix socket.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address of that port.")] = "127.0.0.1",
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The same as --host and --port.")
+    ] = None,
+    control_listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Swaps may be ordered from other machines here, with the token of `admin.control_token` or "
+            "CHANGEOVER_CONTROL_TOKEN.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only what goes wrong.")] = False,
 ) -> None:
     """Start one engine and keep it running: ready, watched, restarted when it dies.
@@ -60,13 +75,25 @@ def backend(
     if index >= len(places):
         fail(f"--index {index}: the configuration has {len(places)} backends on this machine, counted from 0")
     place, engine = places[index]
-    listen: Listen | None = TcpListen(host, port) if port is not None else None
+    environment = process_environment()
     try:
-        token = prepare(machine_run_dir(settings))
-        environment = process_environment()
+        address = TcpListen(*split_address(listen)) if listen is not None else None
+        if port is not None:
+            address = TcpListen(host, port)
         assignment = assign(
-            engine, place, token=token, environment=environment, report=logging.info, listen=listen
+            engine,
+            place,
+            token=prepare(machine_run_dir(settings)),
+            environment=environment,
+            report=logging.info,
+            listen=address,
+            checkpoints=settings.checkpoints,
         )
-        run_agent(assignment, place.control_socket)
+        remote = None
+        if control_listen is not None:
+            secret = settings.admin.control_token
+            token = secret.get_secret_value() if secret else environment.get(CONTROL_TOKEN_VARIABLE, "")
+            remote = Remote(control_listen, token)
+        run_agent(assignment, place.control_socket, checkpoints=settings.checkpoints, remote=remote)
     except CANNOT_START as error:
         fail(f"{place.name}: {error}")

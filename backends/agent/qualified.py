@@ -1,0 +1,31 @@
+"""Whether a reload in place is trusted here: what the record of this very combination says. Blocking."""
+
+from __future__ import annotations
+
+from backends.agent.assignment import Recipe
+from backends.agent.weights import Weights
+from backends.qualify.records import find, why_none
+from backends.qualify.surroundings import combination_of, surroundings_of
+from checkpoints.store.store import Store
+
+
+class Qualified:
+    def __init__(self, store: Store, recipe: Recipe) -> None:
+        self._store = store
+        self._recipe = recipe
+
+    def why_not(self, weights: Weights) -> str | None:
+        """Why not, for people; None where it was shown to be right. Raises CheckpointError, OSError."""
+        if weights.folder is None:
+            return "the model does not lie on this machine"
+        recipe = self._recipe
+        combination = combination_of(
+            weights.folder,
+            recipe.settings,
+            recipe.command(weights).environment,
+            surroundings_of(recipe.engine),
+        )
+        record = find(self._store.files, combination)
+        if record is None:
+            return f"{why_none(self._store.files, combination)}; run `changeover qualify`"
+        return None if record.qualified else record.reason
