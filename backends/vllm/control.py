@@ -79,8 +79,9 @@ class EngineControl(ControlClient):
         await self.ask("POST", "/collective_rpc", limit_s, body=call)
 
     async def reset_prefix_cache(self, *, limit_s: float) -> bool:
-        """Whether all was forgotten; False while a request still holds a block."""
-        answer = await self.ask("POST", "/reset_prefix_cache", limit_s)
+        """Whether all was forgotten, offloaded blocks too; False while a request still holds one."""
+        params = {"reset_external": "true"}  # where no KV connector is set up, this does nothing and succeeds
+        answer = await self.ask("POST", "/reset_prefix_cache", limit_s, params=params)
         return msgspec.json.decode(answer, type=_Reset).success
 
     async def reset_other_caches(self, *, limit_s: float) -> None:

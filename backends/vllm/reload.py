@@ -130,11 +130,7 @@ async def _reset(control: EngineControl, deadline: float) -> None:
             break
     else:
         raise EngineRefused(f"the prefix cache could not be emptied in {RESET_TRIES} tries")
-    try:
-        await control.reset_other_caches(limit_s=min(SHORT_S, _left(deadline)))
-    except EngineRefused as refused:
-        if refused.status != 404:  # a build without images has no such cache
-            raise
+    await control.reset_other_caches(limit_s=min(SHORT_S, _left(deadline)))
 
 
 @asynccontextmanager
