@@ -54,7 +54,7 @@ class Tally:
 
 
 class Run:
-    """All of it, one engine at a time."""
+    """All of it: one engine at a time while it qualifies, two at the swap."""
 
     def __init__(self, root: Path, files: Files, *, eager: bool) -> None:
         self._root, self._files, self._eager = root, files, eager
@@ -79,10 +79,11 @@ class Run:
 
     async def _swap(self, model: Model, scratch: Scratch, record: Record, a: Path, c: Path) -> None:
         trial = Trial(scratch, questions_for(int(str(model.config["vocab_size"])), CONTEXT), self.say)
-        warm = await (self._in_place(trial, a, c) if record.qualified else self._restarted(trial, a, c))
-        async with scratch_engine(scratch, c) as cold_engine:
-            cold = await trial.listen(cold_engine)
-        difference = compare(warm, cold)
+        async with asyncio.TaskGroup() as group:  # the two engines start beside each other
+            swap = self._in_place(trial, a, c) if record.qualified else self._started(trial, c)
+            swapped = group.create_task(swap, name="swapped")
+            cold = group.create_task(self._started(trial, c), name="cold")
+        difference = compare(swapped.result(), cold.result())
         right = passes(difference, record.floor)
         self.tally.models.add(model.name)
         self.tally.qualified += record.qualified
@@ -97,9 +98,9 @@ class Run:
             await trial.listen(running)
             return await trial.reload(running, c)
 
-    async def _restarted(self, trial: Trial, a: Path, c: Path) -> Heard:
-        """The engine on A ends with its weights: that it ran shows nothing, so it is not started."""
-        async with scratch_engine(trial.scratch, c) as running:
+    async def _started(self, trial: Trial, folder: Path) -> Heard:
+        """A cold engine; a restart is one too: what it ran on before has left nothing."""
+        async with scratch_engine(trial.scratch, folder) as running:
             return await trial.listen(running)
 
     def _expect(self, model: Model, record: Record) -> None:
