@@ -44,9 +44,10 @@ def unpack(packages: dict[str, tuple[str, ...]], into: Path) -> None:
     for package in downloads.glob("*.deb"):
         _run([dpkg, "-x", str(package), str(into)], downloads)
     shutil.rmtree(downloads)
-    if os.geteuid() == 0 and not TEMPLATES.exists():
+    templates = list((into / str(TEMPLATES)[1:]).glob("*.tmpl"))
+    if templates and os.geteuid() == 0 and not TEMPLATES.exists():
         TEMPLATES.mkdir(parents=True)
-        for template in (into / str(TEMPLATES)[1:]).glob("*.tmpl"):
+        for template in templates:
             shutil.copy(template, TEMPLATES)
 
 
