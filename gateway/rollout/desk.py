@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from checkpoints.errors import CheckpointError, ConflictError, NotFoundError
 from checkpoints.manifest import Manifest
@@ -32,8 +33,7 @@ LOOK_S = 1.0
 HISTORY = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rollout that somebody wants."""
 
     version: str = "latest"

@@ -106,7 +106,6 @@ class ModelRollouts:
 
     async def _round(self) -> bool:
         await self._read()
-        await self._baseline()
         if not await self.around.lease.hold():
             self._leads = False
             return False
@@ -121,6 +120,7 @@ class ModelRollouts:
     async def _read(self) -> None:
         """Read the store."""
         self.recorded = await self._in_thread(self.around.book.read)
+        await self._baseline()
         fleet = self.around.fleet
         self.around.ledger.show(self.recorded.record, [member.version for member in fleet.members])
         fleet.divide(split(self.recorded.record, self.recorded.serving, fleet.known_versions))
@@ -215,7 +215,7 @@ class ModelRollouts:
             await self._in_thread(lambda: self.around.book.note(record))
 
     async def _baseline(self) -> None:
-        """Count from when the canary got its share, in every worker: any of them may have to lead."""
+        """Count from before the canary gets its share, in every worker: any of them may have to lead."""
         record = self.recorded.record
         if record is None or record.stage is not Stage.CANARY or not record.share:
             self._before = None

@@ -155,14 +155,20 @@ def rollout_settings(
 
 @asynccontextmanager
 async def rolled(
-    count: int, *, manner: Manner | None = None, behaviour: Behaviour | None = None, **rollout: Any
+    count: int,
+    *,
+    manner: Manner | None = None,
+    behaviour: Behaviour | None = None,
+    cache: Settings | None = None,
+    **rollout: Any,
 ) -> AsyncIterator[Rolled]:
-    """So many engines, all on the base model, behind one gateway."""
+    """So many engines, all on the base model, behind one gateway. `rollout`: its settings."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         async with engines(count, folder, manner, behaviour) as (store, fakes, agents):
             settings = rollout_settings(folder, fakes, agents, **rollout)
             settings.pop("endpoints")
+            settings["cache"] = cache or {"type": "off"}
             async with serving(settings) as gateway:
                 await eventually(lambda: len(gateway.ready) == count)
                 yield Rolled(folder, store, fakes, agents, settings, gateway)

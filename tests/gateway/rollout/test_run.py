@@ -154,6 +154,6 @@ async def test_a_canary_that_fails_its_requests_is_taken_back() -> None:
             await ask(fleet.gateway.url, "/v1/completions", {"prompt": "Hi", "max_tokens": 2})
             if fleet.gateway.fleet.split is None or fleet.gateway.fleet.split.candidate is None:
                 break
-        record = await fleet.stage(Stage.ROLLING_BACK, Stage.ROLLED_BACK)
+        record = await fleet.stage(Stage.ROLLED_BACK)
         assert "errors" in record.reason
         assert fleet.store.manifest(1).digest in fleet.store.rollouts.quarantined()
