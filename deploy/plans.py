@@ -38,6 +38,9 @@ TRAINING = (
     "tfrecord",
 )
 """The trainer: TRL with what it needs, what a run leaves (TensorBoard, metrics, plots), readers of data."""
+DEEPSPEED = ("deepspeed==0.19.8", "hjson==3.1.0", "msgpack==1.2.4")
+"""A source distribution that imports torch while it is built, so it is built in the environment itself; its
+kernels are compiled when a run needs them."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +118,28 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
         )
     )
     if training:  # last, so that the engine's plan is its beginning and either can follow the other
-        steps.append(_training_step(root, pip, device))
+        steps += _training_steps(root, pip, device)
     return Plan("engine", venv, _engine_prerequisites, tuple(steps), {"device": device})
 
 
-def _training_step(root: Path, pip: tuple[str, ...], device: str) -> Step:
+def _training_steps(root: Path, pip: tuple[str, ...], device: str) -> list[Step]:
     constraints = [root / "deploy" / "constraints" / "training.txt"]
     torch: tuple[str, ...] = ()
     if device == "cpu":
         constraints.append(root / "deploy" / "constraints" / "engine-cpu.txt")
         torch = (f"torch=={TORCH_CPU}",)
     pins = tuple(word for path in constraints for word in ("-c", str(path)))
-    return Step(
-        "install the trainer",
-        (*TRAINING, *(path.read_text() for path in constraints)),
-        ((*pip, *pins, *torch, *TRAINING),),
-        advice="Is the package index reachable? The next run goes on from here.",
-    )
+    advice = "Is the package index reachable? The next run goes on from here."
+    inputs = (*TRAINING, *(path.read_text() for path in constraints))
+    return [
+        Step("install the trainer", inputs, ((*pip, *pins, *torch, *TRAINING),), advice=advice),
+        Step(
+            "install DeepSpeed",
+            DEEPSPEED,
+            ((*pip, "--no-deps", "--no-build-isolation", *DEEPSPEED),),
+            advice=advice,
+        ),
+    ]
 
 
 def _engine_prerequisites() -> None:

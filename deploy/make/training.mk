@@ -3,3 +3,7 @@
 
 setup-training: ## Add the trainer (TRL, accelerate, peft, datasets) to .venv-engine
 	@$(PYTHON) deploy/setup.py engine --device $(ENGINE) --with training
+
+.PHONY: demo-sft
+demo-sft: setup setup-training ## Train a small model while it is served: the served text changes (minutes)
+	@$(BIN)/python -m deploy.demos.sft

@@ -55,13 +55,17 @@ def load_tokenizer(model: Model, source: str) -> Any:
     return tokenizer
 
 
-def load_model(source: str) -> Any:
-    """Weights in float32, which the optimizer works on whatever the precision. Raises LaunchError."""
+def load_model(source: str) -> tuple[Any, Any]:
+    """The model in float32, which the optimizer works on whatever the precision; and the type it came in.
+
+    Raises LaunchError.
+    """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        came_in = AutoConfig.from_pretrained(source).dtype or torch.float32
+        return AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32), came_in
     except (OSError, ValueError) as error:
         raise LaunchError(f"model {source} cannot be loaded: {_first_line(error)}") from error
 

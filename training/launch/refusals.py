@@ -47,10 +47,8 @@ def _deepspeed(config: TrainingConfig, machine: Machine) -> list[str]:
     problems = []
     if config.engine.deepspeed_config is None:
         problems.append("engine.type: DeepSpeed needs its file: --deepspeed_config ds_config.json")
-    if not machine.gpus:
-        problems.append("engine.type: DeepSpeed needs a GPU, and there is none: --engine.type FSDP (or DDP)")
-    elif not machine.has_deepspeed:
-        problems.append("engine.type: DeepSpeed is not installed: .venv-engine/bin/pip install deepspeed")
+    if not machine.has_deepspeed:
+        problems.append("engine.type: DeepSpeed is not installed: make setup-training, or --engine.type FSDP")
     return problems
 
 

@@ -24,6 +24,8 @@ class Ingredients:
     """What is trained, and on what."""
 
     model: Any
+    dtype: Any
+    """The number type that the model came in; torch's."""
     tokenizer: Any
     adapter: Any
     """peft's configuration, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -21,12 +22,19 @@ from training.data.prepare import Corpus, key_of, prepare_corpus
 from training.data.sources import local_files
 from training.launch.arguments import arguments_for
 from training.launch.machine import Machine
-from training.launch.models import adapter, load_model, load_tokenizer, source_of
+from training.launch.models import (
+    adapter,
+    load_model,
+    load_tokenizer,
+    source_of,
+    stay_offline_if_local,
+)
 from training.launch.refusals import refusals
 from training.launch.trainers import Ingredients, make_trainer, trainer_arguments
 from training.run.clock import skew, skew_report
 from training.run.config_watch import ConfigWatch
 from training.run.exposition import Exposition, Metrics
+from training.run.final import store_as
 from training.run.folder import is_finished, open_folder, save_facts
 from training.run.logs import redirect_transformers
 from training.run.processes import gather_numbers, wait_for_all
@@ -55,6 +63,7 @@ def run(loaded: Loaded, machine: Machine) -> int:
         return 0
     sys.path.append(str(Path.cwd()))  # reward functions of the user's
     watch = ConfigWatch(loaded.files)
+    began = time.monotonic()
     with ExitStack() as stack:
         metrics = Metrics()
         if machine.rank == 0 and config.metrics.port is not None:
@@ -66,9 +75,12 @@ def run(loaded: Loaded, machine: Machine) -> int:
         stopper = Stopper()
         stopper.listen()
         watcher = Watcher(metrics, watch, Usage())
-        trainer = _build(stack, config, arguments, machine, [Completer(), watcher, stopper])
+        trainer, dtype = _build(stack, config, arguments, [Completer(), watcher, stopper])
         metrics.set("processes", machine.world_size)
-        return _train(trainer, checkpoint, config, watcher, stopper)
+        if not _train(trainer, checkpoint, stopper):
+            return 128 + (stopper.signal or signal.SIGTERM)
+        _finish(trainer, output, dtype, watcher, time.monotonic() - began)
+        return 0
 
 
 def _open_folder(config: TrainingConfig, machine: Machine) -> Path | None:
@@ -103,20 +115,23 @@ def _build(
     stack: ExitStack,
     config: TrainingConfig,
     arguments: Any,
-    machine: Machine,
     callbacks: list[TrainerCallback],
-) -> Any:
+) -> tuple[Any, Any]:
+    """The trainer, and the number type that the model came in."""
     with arguments.main_process_first(local=True, desc="preparing model and data"):
         source = source_of(config.model)
         corpus = _corpus(stack, config)
     log.info("%d records (%d skipped), model %s", corpus.records, corpus.skipped, source)
+    stay_offline_if_local(source)
+    model, dtype = load_model(source)
     ingredients = Ingredients(
-        model=load_model(source),
+        model=model,
+        dtype=dtype,
         tokenizer=load_tokenizer(config.model, source),
         adapter=adapter(config.model.lora),
         corpus=corpus.path,
     )
-    return make_trainer(config, arguments, ingredients, callbacks)
+    return make_trainer(config, arguments, ingredients, callbacks), dtype
 
 
 def _corpus(stack: ExitStack, config: TrainingConfig) -> Corpus:
@@ -141,27 +156,30 @@ def _place(config: TrainingConfig, files: list[Path], method: Method, disk: Path
         yield memory or disk
 
 
-def _train(
-    trainer: Any, checkpoint: Path | None, config: TrainingConfig, watcher: Watcher, stopper: Stopper
-) -> int:
-    began = time.monotonic()
+def _train(trainer: Any, checkpoint: Path | None, stopper: Stopper) -> bool:
+    """Whether it came to its end; False: it was told to stop, and wrote a checkpoint."""
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
     if stopper.signal is not None:
         log.info("stopped at step %d; the same command goes on from there", trainer.state.global_step)
-        return 128 + stopper.signal
-    output = Path(config.training.output_dir)
+        return False
+    return True
+
+
+def _finish(trainer: Any, output: Path, dtype: Any, watcher: Watcher, seconds: float) -> None:
+    """The final weights, then the result, which says that the run is finished."""
     trainer.save_model(str(output))
     wait_for_all()
-    if trainer.is_world_process_zero():
-        result = Result(
-            steps=trainer.state.global_step,
-            epochs=float(trainer.state.epoch or 0),
-            loss_first=watcher.losses[0] if watcher.losses else None,
-            loss_last=watcher.losses[-1] if watcher.losses else None,
-            eval_loss=watcher.eval_loss,
-            seconds=time.monotonic() - began,
-            tokens=watcher.tokens,
-        )
-        save_result(output, result)
-        log.info("done: %d steps, weights in %s", result.steps, output)
-    return 0
+    if not trainer.is_world_process_zero():
+        return
+    store_as(output, dtype)
+    result = Result(
+        steps=trainer.state.global_step,
+        epochs=float(trainer.state.epoch or 0),
+        loss_first=watcher.losses[0] if watcher.losses else None,
+        loss_last=watcher.losses[-1] if watcher.losses else None,
+        eval_loss=watcher.eval_loss,
+        seconds=seconds,
+        tokens=watcher.tokens,
+    )
+    save_result(output, result)
+    log.info("done: %d steps, weights in %s", result.steps, output)

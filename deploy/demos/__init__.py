@@ -1,0 +1,1 @@
+"""Programs that show the whole at work, from nothing, on one machine."""
