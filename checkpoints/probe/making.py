@@ -37,6 +37,7 @@ def make_probe_with(
     texts: Path | None = None,
     seconds: float = 60.0,
     temperature: float = 1.0,
+    polite: bool = False,
 ) -> bytes:
     """Make a probe in a process of its own and return its bytes.
 
@@ -45,6 +46,7 @@ def make_probe_with(
         texts: training texts, one a line.
         seconds: for counterfactuals.
         temperature: what the trainer divides its logits by.
+        polite: at a low priority, beside a training.
 
     Raises:
         ProbeNotMadeError: it failed or took too long.
@@ -55,6 +57,7 @@ def make_probe_with(
         command += ["--seconds", str(seconds), "--temperature", str(temperature)]
         command += ["--parent", str(parent)] if parent is not None else []
         command += ["--texts", str(texts)] if texts is not None else []
+        command = ["nice", "-n", "10", *command] if polite else command
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_START_S + seconds, check=False
@@ -63,5 +66,5 @@ def make_probe_with(
             raise ProbeNotMadeError(f"no probe could be made: {error}") from error
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-            raise ProbeNotMadeError(f"no probe could be made with {command[0]}: {said[0]}")
+            raise ProbeNotMadeError(f"no probe could be made with {python or sys.executable}: {said[0]}")
         return out.read_bytes()
