@@ -72,8 +72,8 @@ class Swapping:
 
     proves = True
 
-    def __init__(self, assignment: Assignment, store: Store, keep: int, tasks: Tasks) -> None:
-        self.keeper = Keeper(assignment, self, Random())
+    def __init__(self, assignment: Assignment, store: Store, keep: int, tasks: Tasks, random: Random) -> None:
+        self.keeper = Keeper(assignment, self, random)
         self._assignment = assignment
         self._tasks = tasks
         self._copies = Copies(assignment.copies, store, assignment.base, keep)

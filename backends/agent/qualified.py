@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backends.agent.assignment import Recipe
 from backends.agent.weights import Weights
+from backends.qualify.combination import Combination
 from backends.qualify.records import find, why_none
 from backends.qualify.surroundings import combination_of, surroundings_of
 from checkpoints.store.store import Store
@@ -16,16 +17,19 @@ class Qualified:
 
     def why_not(self, weights: Weights) -> str | None:
         """Why not, for people; None where it was shown to be right. Raises CheckpointError, OSError."""
-        if weights.folder is None:
+        combination = self.combination(weights)
+        if combination is None:
             return "the model does not lie on this machine"
-        recipe = self._recipe
-        combination = combination_of(
-            weights.folder,
-            recipe.settings,
-            recipe.command(weights).environment,
-            surroundings_of(recipe.engine),
-        )
         record = find(self._store.files, combination)
         if record is None:
             return f"{why_none(self._store.files, combination)}; run `changeover qualify`"
         return None if record.qualified else record.reason
+
+    def combination(self, weights: Weights) -> Combination | None:
+        """What the record must be of; None for a model in a hub's cache. Raises OSError."""
+        if weights.folder is None:
+            return None
+        recipe = self._recipe
+        environment = recipe.command(weights).environment
+        surroundings = surroundings_of(recipe.engine)
+        return combination_of(weights.folder, recipe.settings, environment, surroundings)

@@ -7,6 +7,7 @@ import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from backends.agent.api import control_api
 from backends.agent.assignment import Assignment
@@ -61,9 +62,9 @@ async def _serve(
     try:
         async with asyncio.TaskGroup() as group:
             tasks = Tasks(group, assignment.name)
-            backend: Fixed | Swapping = (
-                Fixed(assignment) if store is None else Swapping(assignment, store, options.keep_local, tasks)
-            )
+            backend: Fixed | Swapping = Fixed(assignment)
+            if store is not None:
+                backend = Swapping(assignment, store, options.keep_local, tasks, Random())
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, backend.stop)
