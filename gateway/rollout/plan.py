@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from checkpoints.rollouts import Quarantined, Rollout, Stage
 from gateway.rollout.canary import before_of, canary_size, target_of
-from gateway.rollout.evidence import Conclusion, judge, parity_summary
+from gateway.rollout.evidence import Conclusion, Evidence, judge, parity_summary
 from gateway.rollout.places import (
     AWAY_GRACE_S,
     TRIES,
@@ -169,9 +169,7 @@ def _canary(view: View, record: Rollout) -> Plan:
         return Plan(
             (Save(changed),), f"{share:.0%} of the requests go to {_names(names_of(chosen, Place.AT))}"
         )
-    if view.evidence is None:
-        return Plan((), "what the canary answers is being counted")
-    found = judge(view.evidence, view.options.canary, view.now - record.since)
+    found = judge(view.evidence or Evidence(None, None), view.options.canary, view.now - record.since)
     if found.conclusion is Conclusion.TAKE_BACK:
         return _take_back(view, record, found.reason, found.numbers)
     if found.conclusion is Conclusion.PROMOTE:
