@@ -47,10 +47,24 @@ _ERROR = {
     },
 }
 
+_WISHES = [
+    {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": text,
+        "schema": {"type": "string"},
+    }
+    for name, text in (
+        ("x-model-version", "Which weights are to answer: `7`, `v7`, a label, `serving` or `candidate`."),
+        ("x-model-version-min", "At least this version, as `7`; waits for it, until the request's deadline."),
+    )
+]
+
 _ERRORS = {
     400: "The request is wrong; the message says where",
     401: "An API key is needed",
-    404: "No such model",
+    404: "No such model or version",
     413: "The body is too large",
     429: "Your quota is used up; see Retry-After",
     502: "The backend failed and no other could take over",
@@ -95,9 +109,11 @@ def _extra(route: HotRoute) -> dict[str, Any]:
     if route.name is not Route.PREDICT:
         text = "As the engine's own; forwarded byte for byte, fields that are unknown here included."
         schema: dict[str, Any] = {"type": "object", "description": text, "additionalProperties": True}
-        return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        return {"parameters": _WISHES, "requestBody": body}
     asked, answered = (SCHEMAS.format(name=kind.__name__) for kind in (PredictRequest, PredictResponse))
     return {
+        "parameters": _WISHES,
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": {"$ref": asked}, "examples": _PREDICT_EXAMPLES}},
