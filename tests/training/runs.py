@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from backends.leash import leashed
 from training.run.result import Result, read_result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,17 +70,29 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(folder: Path, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a command there to its end."""
-    words = [str(word) for word in command]
-    return subprocess.run(
+    """Run a command there to its end; on a leash, as launchers that are killed leave processes behind."""
+    words = leashed(tuple(str(word) for word in command), grace_s=5)
+    with subprocess.Popen(
         words,
         cwd=folder,
         env=environment(**more),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except BaseException:
+            process.terminate()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def free_port() -> int:
+    """For a launcher's processes to meet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def train(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

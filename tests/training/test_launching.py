@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.runs import BIN, ROOT, SCRIPT, done, prepare, result, run, train
+from tests.training.runs import BIN, ROOT, SCRIPT, done, free_port, prepare, result, run, train
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
 
@@ -15,7 +15,7 @@ TWO: dict[str, object] = {"max_steps": 2, "save_every": 1}
 
 def torchrun(folder: Path, *arguments: str) -> None:
     """Two processes on this machine."""
-    launcher = ("--nproc_per_node=2", "--nnodes=1", "--node_rank=0", "--master_port=0")
+    launcher = ("--nproc_per_node=2", "--nnodes=1", "--node_rank=0", f"--master_port={free_port()}")
     done(run(folder, BIN / "torchrun", *launcher, SCRIPT, "--config", "config.yaml", *arguments))
 
 
@@ -48,7 +48,7 @@ def test_accelerate_launches_it(tmp_path: Path) -> None:
             BIN / "accelerate",
             "launch",
             *launcher,
-            "--main_process_port=0",
+            f"--main_process_port={free_port()}",
             SCRIPT,
             "--config",
             "config.yaml",
@@ -63,7 +63,7 @@ def test_deepspeed_launches_it_sharded(tmp_path: Path) -> None:
         '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 2}'
     )
     words = ("--deepspeed_config", "ds_config.json", "--train_config", "config.yaml")
-    launcher = ("--num_gpus=2", "--master_port=29631")
+    launcher = ("--num_gpus=2", f"--master_port={free_port()}")
     done(run(tmp_path, BIN / "deepspeed", *launcher, SCRIPT, *words, DS_ACCELERATOR="cpu"))
     output = tmp_path / "output"
     assert result(output).steps == 2
