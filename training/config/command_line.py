@@ -87,8 +87,6 @@ def parse_arguments(arguments: Sequence[str]) -> CommandLine:
 
 def _assign(found: CommandLine, name: str, text: str) -> list[str]:
     key = canonical(name)
-    if key is None and name.split(".")[0] == "export":
-        key = name
     if key is None:
         return [f"--{name}: is no known option; {advice(name.replace('-', '_'))}"]
     if key in found.values:

@@ -22,6 +22,7 @@ from training.config.kinds import (
     TextUnit,
 )
 from training.config.section import Section, lower
+from training.exporter.settings import ExportSettings
 from training.metrics import DEFAULT_PORT
 
 
@@ -214,7 +215,7 @@ class TrainingConfig(Section):
     engine: Engine = Engine()
     logs: Logs = Logs()
     metrics: MetricsSection = MetricsSection()
-    export: dict[str, object] | None = None
+    export: ExportSettings | None = None
     """Publish checkpoints as the run goes (docs/training.md)."""
 
     @model_validator(mode="after")

@@ -75,12 +75,22 @@ def run(loaded: Loaded, machine: Machine) -> int:
         stopper = Stopper()
         stopper.listen()
         watcher = Watcher(metrics, watch, Usage())
-        trainer, dtype = _build(stack, config, arguments, [Completer(), watcher, stopper])
+        own = [Completer(), watcher, stopper]
+        trainer, dtype = _build(stack, config, arguments, [*own, *_exporter(config, metrics)])
         metrics.set("processes", machine.world_size)
         if not _train(trainer, checkpoint, stopper):
             return 128 + (stopper.signal or signal.SIGTERM)
         _finish(trainer, output, dtype, watcher, time.monotonic() - began)
         return 0
+
+
+def _exporter(config: TrainingConfig, metrics: Metrics) -> list[TrainerCallback]:
+    """After our own callbacks: it reads what they have settled."""
+    if config.export is None:
+        return []
+    from training.exporter.callback import ExporterCallback  # needs what publishing needs
+
+    return [ExporterCallback(config.export, metrics)]
 
 
 def _open_folder(config: TrainingConfig, machine: Machine) -> Path | None:
