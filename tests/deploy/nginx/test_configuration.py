@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from deploy.checks.edge import complaints
 from gateway.settings.tree import Settings
 from tests.deploy.nginx.certificate import self_signed
-from tests.drivers.nginx import NGINX, command, defaults, render
-
-ACCEPTED = {"proxy_buffering_off"}
-"""gixy's warnings that are meant: a stream must not be buffered."""
+from tests.drivers.nginx import NGINX, defaults
 
 
 def text(name: str) -> str:
@@ -29,26 +24,8 @@ def seconds(directive: str, *names: str) -> int:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_nginx_takes_it_without_a_word(tmp_path: Path, tls: bool) -> None:
-    folder = tmp_path / "nginx"
-    folder.mkdir()
-    render(folder, {"NGINX_LOCAL_RESOLVERS": "127.0.0.11"}, tls=self_signed(tmp_path) if tls else None)
-    done = subprocess.run([*command(folder), "-t"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    complaints = [line for line in done.stderr.splitlines() if "[warn]" in line or "[emerg]" in line]
-    assert complaints == []
-
-
-def test_gixy_finds_only_what_is_meant(tmp_path: Path) -> None:
-    folder = tmp_path / "nginx"
-    folder.mkdir()
-    render(folder, {}, tls=self_signed(tmp_path))
-    gixy = Path(sys.executable).with_name("gixy-next")
-    done = subprocess.run(
-        [str(gixy), "-f", "json", str(folder / "nginx.conf")], capture_output=True, check=False
-    )
-    found = msgspec.json.decode(done.stdout)
-    assert {issue["plugin"] for issue in found} == ACCEPTED
+def test_nginx_and_gixy_have_nothing_against_it(tmp_path: Path, tls: bool) -> None:
+    assert list(complaints(self_signed(tmp_path) if tls else None)) == []
 
 
 def test_every_value_is_used_and_none_is_missing() -> None:
