@@ -1,0 +1,64 @@
+"""A transformers run with the exporter's line added to it: what comes to lie in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checkpoints.manifest import PROBE_FILE
+from checkpoints.probe.contract import decode_probe
+from checkpoints.store.open import open_store
+from checkpoints.store.store import Store
+from tests.training.runs import BIN, ROOT, done, require_trainer, run
+
+pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
+
+RUN = Path(__file__).with_name("a_foreign_run.py")
+
+
+def exported(folder: Path, **settings: object) -> dict[str, object]:
+    """Train four steps in a process; returns what it printed at its end."""
+    require_trainer()
+    settings = {"store": str(folder / "store"), "model": "policy", "probe": "thread", **settings}
+    encoded = msgspec.json.encode(settings).decode()
+    result = run(folder, BIN / "python", RUN, str(ROOT), encoded)
+    done(result)
+    return msgspec.json.decode(result.stdout.strip().splitlines()[-1], type=dict[str, object])
+
+
+def store(folder: Path) -> Store:
+    return open_store(str(folder / "store"), "policy")
+
+
+def test_versions_are_the_weights_in_memory_in_the_type_of_the_source(tmp_path: Path) -> None:
+    said = exported(tmp_path, on="steps", every=2, probe_seconds=5)
+    found = [store(tmp_path).manifest(version) for version in store(tmp_path).versions()]
+    assert [one.step for one in found] == [2, 4]
+    assert found[-1].dtype == "BF16"
+    assert found[0].digests == found[1].digests
+    assert said["same_files"] == ["config.json", "tokenizer.json", "tokenizer_config.json"]
+    assert float(str(said["difference"])) < 0.2
+    probe = decode_probe(store(tmp_path).small_file(found[1], PROBE_FILE), "probe")
+    assert {other.cause for other in probe.counterfactuals} >= {"unchanged", "head"}
+    assert not list((tmp_path / "output" / "export").iterdir())
+
+
+def test_an_adapter_is_published_merged_without_touching_the_run(tmp_path: Path) -> None:
+    said = exported(tmp_path, on="steps", every=4, weights="merged", probe="off", dtype="float32")
+    assert [store(tmp_path).manifest(one).kind for one in store(tmp_path).versions()] == ["merged"]
+    assert float(str(said["difference"])) < 1e-3
+
+
+def test_an_adapter_is_published_alone(tmp_path: Path) -> None:
+    exported(tmp_path, on="steps", every=4, weights="adapter")
+    newest = store(tmp_path).newest()
+    assert newest is not None and newest.kind == "adapter"
+    assert {entry.path for entry in newest.files} >= {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file, no folder")
+    said = exported(tmp_path, on="steps", every=2, probe="off", finish_s=1)
+    assert said["steps"] == 4
