@@ -1,0 +1,1 @@
+"""Weights that change under load: `make demo-swap`, `make bench-swap`."""
