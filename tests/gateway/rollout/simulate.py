@@ -82,9 +82,7 @@ CASES = (
 
 
 def main() -> None:
-    print(
-        "| members | GB | drain, at most | at a time | fail once | mode | took | served at the least | orders |"
-    )
+    print("| members | GB | drain up to | at a time | fail once | mode | took | least serving | orders |")
     print("|---:|---:|---:|---:|---:|---|---:|---:|---:|")
     for case in CASES:
         found = simulate(case)
