@@ -37,6 +37,12 @@ class Watch:
         result: list[dict[str, Any]] = said["data"]["result"]
         return result
 
+    async def names(self) -> list[str]:
+        """Of all series."""
+        answer = await self.client.get(f"{self.prometheus}/api/v1/label/__name__/values")
+        found: list[str] = answer.json()["data"]
+        return found
+
     async def firing(self) -> set[str]:
         """Alerts that Alertmanager has, and neither silences nor inhibits."""
         filters = {"active": "true", "silenced": "false", "inhibited": "false"}
