@@ -27,6 +27,7 @@ from backends.agent.transaction import Transaction
 from backends.agent.wanted import Wanted
 from backends.agent.weights import Weights
 from backends.contract import BackendStatus, GuardStatus, Outcome, Phase, SwapOrder, SwapStatus, Way
+from backends.qualify.background import Background
 from backends.vllm.control import EngineRefused, address_of
 from checkpoints.errors import CheckpointError
 from checkpoints.store.store import Store
@@ -72,7 +73,16 @@ class Swapping:
 
     proves = True
 
-    def __init__(self, assignment: Assignment, store: Store, keep: int, tasks: Tasks, random: Random) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        store: Store,
+        keep: int,
+        tasks: Tasks,
+        random: Random,
+        background: Background | None = None,
+    ) -> None:
+        """`keep`: copies on this machine. `background`: qualifies what has no record, after its swap."""
         self.keeper = Keeper(assignment, self, random)
         self._assignment = assignment
         self._tasks = tasks
@@ -82,6 +92,7 @@ class Swapping:
         self._wanted_label = ""
         self._orders = Orders()
         self._transaction: Transaction | None = None
+        self._background = background
         settings = assignment.recipe.settings
         self._tools = steps.Tools(
             keeper=self.keeper,
@@ -201,6 +212,9 @@ class Swapping:
             used = {self.keeper.weights, *transaction.weights}
             await asyncio.to_thread(self._copies.keep_only, used)
             await self._refresh_wanted()
+            folder = self.keeper.weights.folder
+            if self._background is not None and folder is not None:
+                self._tasks.start("qualify", self._background.qualify(folder))
 
     async def _refresh_wanted(self) -> None:
         try:

@@ -14,6 +14,7 @@ from backends.agent.assignment import Assignment
 from backends.agent.backend import Fixed, Swapping
 from backends.agent.listening import ControlServer, bind_private, bind_tcp
 from backends.agent.tasks import Tasks
+from backends.qualify.background import Background
 from backends.settings import Checkpoints
 from checkpoints.store.open import open_store
 from checkpoints.store.store import Store
@@ -64,7 +65,8 @@ async def _serve(
             tasks = Tasks(group, assignment.name)
             backend: Fixed | Swapping = Fixed(assignment)
             if store is not None:
-                backend = Swapping(assignment, store, options.keep_local, tasks, Random())
+                background = _background(assignment, store) if options.qualify else None
+                backend = Swapping(assignment, store, options.keep_local, tasks, Random(), background)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, backend.stop)
@@ -81,6 +83,12 @@ async def _serve(
                     server.should_exit = True
     except* Exception as errors:
         raise errors.exceptions[0] from None
+
+
+def _background(assignment: Assignment, store: Store) -> Background:
+    recipe = assignment.recipe
+    lock = assignment.copies / "qualify.lock"
+    return Background(store.files, recipe.settings, recipe.inherited, lock)
 
 
 def _open(options: Checkpoints, assignment: Assignment) -> Store | None:

@@ -71,8 +71,9 @@ def judge(checks: Sequence[Check], moved: Difference, floor: Difference | None) 
         return Verdict.INCONCLUSIVE, "some answers hold no number where a log-probability should be"
     if failed:
         worst = max(failed, key=lambda check: check.difference.max)
+        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         return Verdict.WRONG, (
-            f"{', '.join(check.name for check in failed)}: differs from a cold start by up to "
+            f"{worst.name}{others}: differs from a cold start by up to "
             f"{worst.difference.max:.3g} in log-probability ({_floor_words(floor)})"
         )
     least = max(MOVED_MEAN, MOVED_FACTOR * floor.mean if floor is not None else 0.0)
