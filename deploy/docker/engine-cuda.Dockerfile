@@ -13,7 +13,7 @@ ENV PIP_NO_CACHE_DIR=1 \
 # The release of the base image says which versions these are.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends python3-venv tini \
+    && apt-get install -y --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --user-group --no-create-home --home-dir /var/cache/changeover changeover \
     && install -d -o changeover -g changeover -m 0700 /run/changeover /var/cache/changeover /var/lib/changeover
@@ -26,7 +26,7 @@ COPY gateway gateway
 COPY training training
 # The guard and the reload run inside vLLM, so its Python gets our modules too, and nothing else of ours.
 RUN python3 deploy/setup.py gateway --without-tools \
-    && python3 -m pip install --no-deps . \
+    && uv pip install --system --no-cache --no-deps . \
     && rm -rf logs build
 USER 10001:10001
 EXPOSE 8000 9001

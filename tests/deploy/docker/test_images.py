@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from deploy.checks import images
@@ -77,3 +80,27 @@ async def test_its_exit_code_is_what_the_container_runtime_reads() -> None:
                 sys.executable, "-I", script, url, stderr=asyncio.subprocess.DEVNULL
             )
             assert await process.wait() == code
+
+
+def test_what_the_engines_images_run_is_a_command_of_ours(tmp_path: Path) -> None:
+    """Up to the point where it looks for vLLM: its options are right."""
+    (tmp_path / "infer_config.yaml").write_text(f"run_dir: {tmp_path}/run\n")
+    for recipe in images.recipes():
+        if not recipe.name.startswith("engine"):
+            continue
+        words = msgspec.json.decode(re.findall(r"^CMD (\[.*\])$", recipe.read_text(), re.MULTILINE)[-1])
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", *words],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "CHANGEOVER_CONFIG": str(tmp_path / "infer_config.yaml"),
+                "CHANGEOVER_ENGINE_VENV": str(tmp_path / "none"),
+                "CHANGEOVER_CONTROL_TOKEN": "long-enough-for-a-control-port",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=images.FOLDER.parents[1],
+        )
+        assert done.returncode == 1, done.stderr
+        assert "vLLM is not installed" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from deploy.checks.edge import complaints
 from gateway.settings.tree import Settings
 from tests.deploy.nginx.certificate import self_signed
-from tests.drivers.nginx import NGINX, defaults
+from tests.drivers.nginx import NGINX, command, defaults, render
 
 
 def text(name: str) -> str:
@@ -26,6 +27,24 @@ def seconds(directive: str, *names: str) -> int:
 @pytest.mark.parametrize("tls", [False, True])
 def test_nginx_and_gixy_have_nothing_against_it(tmp_path: Path, tls: bool) -> None:
     assert list(complaints(self_signed(tmp_path) if tls else None)) == []
+
+
+def test_nginx_writes_only_below_its_prefix(tmp_path: Path) -> None:
+    """Its container has a read-only root; whatever the build's own paths are, none may be left."""
+    whole = subprocess.run([*command_on(tmp_path), "-T"], capture_output=True, text=True, check=True).stdout
+    written = re.findall(r"^\s*(\w+_temp_path|pid)\s+(\S+);", whole, re.MULTILINE)
+    assert {name for name, _ in written} == {
+        "pid",
+        *(f"{kind}_temp_path" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")),
+    }
+    assert not [path for _, path in written if path.startswith("/")]
+
+
+def command_on(parent: Path) -> list[str]:
+    folder = parent / "nginx"
+    folder.mkdir()
+    render(folder, {})
+    return command(folder)
 
 
 def test_every_value_is_used_and_none_is_missing() -> None:
