@@ -64,6 +64,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage = Stage.VERIFYING
     share: float = 0.0
     """Of the requests that the new version answers while it is a canary."""
+    shadow: float = 0.0
+    """Of the requests that the new version answers as well, unseen, before it gets its share."""
     sticky: str | None = None
     """Header by whose value requests stay with one version."""
     paused: bool = False

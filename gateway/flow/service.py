@@ -23,6 +23,7 @@ from gateway.flow.guest import Guest
 from gateway.flow.lanes import Lanes
 from gateway.flow.record import Record
 from gateway.flow.request import Request
+from gateway.flow.shadow import Shadow
 from gateway.flow.ticket import Place, Reason, Ticket
 from gateway.http.exchange import Exchange
 from gateway.observe import labels
@@ -84,6 +85,7 @@ class Service:
         self.batcher = Batcher(self, options.batching)
         self._budget = RetryBudget(options.retries.budget_ratio, options.retries.budget_min_per_s, now)
         self.account = account
+        self.shadow = Shadow(fleet, self.series.versions)
         fleet.on_ejected = self._fail_over
 
     def __repr__(self) -> str:
@@ -95,6 +97,8 @@ class Service:
         if call.counted:
             self.series_of[call.request.route].begin()
         self._budget.request()
+        if self.shadow.on:
+            self.shadow.copy(call.request)
         aim = call.request.aim
         if aim is not None and not aim.soft:
             self.lanes.submit(call, aim, now)

@@ -23,13 +23,14 @@ from checkpoints.store.open import open_store
 from checkpoints.store.store import Store
 from gateway.flow.cache.build import redis_url
 from gateway.flow.cache.redis_client import connect
+from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.observe.evidence import EvidenceReader
 from gateway.observe.metrics import Metrics
 from gateway.rollout.agents import Agents
 from gateway.rollout.lease import FileLease, Lease, RedisLease
 from gateway.rollout.ledger import Ledger
-from gateway.rollout.run import Fleet, ModelRollouts, Surroundings
+from gateway.rollout.run import ModelRollouts, Surroundings
 from gateway.rollout.watch import Book
 from gateway.settings.rollout import LeaseKind
 from gateway.settings.tree import CacheType, Settings
@@ -136,9 +137,10 @@ class Rollouts:
             await self._drop(name)
         for name, service in served.items():
             if name not in self._models and name not in self._failing:
-                self._take_up(name, service.fleet)
+                self._take_up(service)
 
-    def _take_up(self, name: str, fleet: Fleet) -> None:
+    def _take_up(self, service: Service) -> None:
+        name = service.name
         try:
             store = _store(self._settings, name)
         except (CheckpointError, OSError) as error:
@@ -146,11 +148,12 @@ class Rollouts:
             self._failing.add(name)
             return
         around = Surroundings(
-            fleet=fleet,
+            fleet=service.fleet,
             book=Book(store),
             agents=Agents(self._token_of),
             lease=self._lease,
             ledger=Ledger(self._metrics.rollout_series(name)),
+            shadow=service.shadow,
             count=partial(self._evidence.read, name),
             by=self.by,
         )
@@ -160,6 +163,7 @@ class Rollouts:
         model = self._models.pop(name)
         await model.around.agents.close()
         model.around.ledger.close()
+        await model.around.shadow.close()
 
     def _token_of(self, control: Path | str) -> str:
         if isinstance(control, Path):

@@ -42,6 +42,13 @@ def split(record: Rollout | None, serving: Weights, labels: Collection[str]) -> 
     return _only(new if record.stage is Stage.PROMOTING else before, labels)
 
 
+def shadowed(record: Rollout | None) -> tuple[str | None, float]:
+    """The label that gets copies of requests, and of which share of them; None: none does."""
+    if record is None or record.stage is not Stage.CANARY or not record.shadow:
+        return None, 0.0
+    return record.label, record.shadow
+
+
 def target_of(record: Rollout) -> Weights:
     """What a rollout brings."""
     return _weights(record.version, record.label, record.digest)

@@ -42,8 +42,12 @@ class Judgement:
     numbers: Mapping[str, object]
 
 
-def judge(evidence: Evidence, rules: Canary, elapsed_s: float) -> Judgement:
-    """Conclude from what was seen in `elapsed_s` seconds."""
+def judge(evidence: Evidence, rules: Canary, elapsed_s: float, *, shadow: bool = False) -> Judgement:
+    """Conclude from what was seen in `elapsed_s` seconds.
+
+    `shadow`: the candidate answered copies, whole and unseen: neither their first bytes nor their tokens say
+    anything.
+    """
     candidate, stable = evidence.candidate, evidence.stable
     numbers = {"stable": summary(stable), "candidate": summary(candidate), "seconds": round(elapsed_s, 1)}
     tried = _tried(candidate)
@@ -54,7 +58,7 @@ def judge(evidence: Evidence, rules: Canary, elapsed_s: float) -> Judgement:
         return Judgement(
             Conclusion.WAIT, f"{tried:g} of {rules.min_requests} answers of the candidate", numbers
         )
-    found = _worse(candidate, stable, rules)
+    found = _worse(candidate, stable, rules, shadow=shadow)
     if found:
         return Judgement(Conclusion.TAKE_BACK, "; ".join(found), numbers)
     if elapsed_s < rules.min_s:
@@ -67,17 +71,19 @@ def _tried(counts: VersionEvidence | None) -> float:
     return counts.requests + counts.errors if counts is not None else 0.0
 
 
-def _worse(candidate: VersionEvidence, stable: VersionEvidence | None, rules: Canary) -> list[str]:
+def _worse(
+    candidate: VersionEvidence, stable: VersionEvidence | None, rules: Canary, *, shadow: bool
+) -> list[str]:
     found: list[str] = []
     usual = stable.error_ratio if stable is not None else 0.0
     if candidate.error_ratio - usual > rules.max_error_ratio_increase:
         found.append(f"errors {candidate.error_ratio:.1%}, stable {usual:.1%}")
     if stable is None or stable.requests < rules.min_requests or candidate.requests < rules.min_requests:
         return found
-    for name, new, old in (
-        ("latency", candidate.latency(QUANTILE), stable.latency(QUANTILE)),
-        ("TTFT", candidate.ttft(QUANTILE), stable.ttft(QUANTILE)),
-    ):
+    compared = [("latency", candidate.latency(QUANTILE), stable.latency(QUANTILE))]
+    if not shadow:
+        compared.append(("TTFT", candidate.ttft(QUANTILE), stable.ttft(QUANTILE)))
+    for name, new, old in compared:
         if new > old * rules.max_latency_ratio:
             found.append(f"P99 {name} {new:.3g} s, stable {old:.3g} s")
     new, old = candidate.mean_tokens, stable.mean_tokens

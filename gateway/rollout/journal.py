@@ -21,8 +21,8 @@ def entry_of(record: Rollout) -> tuple[Entry, str]:
         "mode": record.mode,
         "reason": record.reason,
     }
-    if record.stage is Stage.CANARY and record.share:
-        detail["share"] = record.share
+    if record.stage is Stage.CANARY and (record.share or record.shadow):
+        detail |= {"share": record.share, "shadow": record.shadow}
     if not record.active:
         detail["seconds"] = round(record.since - record.started, 3)
     if record.paused:

@@ -163,18 +163,41 @@ def _canary(view: View, record: Rollout) -> Plan:
     chosen = _canaries(able, size)
     if any(each.place is not Place.AT for each in chosen) or len(chosen) < size:
         return _send(view, record, placed, [each.name for each in chosen])
-    if record.share == 0.0:
-        share = view.options.canary.share
-        changed = replace(record, share=share, since=view.now, by=view.by, reason="the canary serves")
-        return Plan(
-            (Save(changed),), f"{share:.0%} of the requests go to {_names(names_of(chosen, Place.AT))}"
-        )
-    found = judge(view.evidence or Evidence(None, None), view.options.canary, view.now - record.since)
+    return _weigh(view, record, chosen)
+
+
+def _weigh(view: View, record: Rollout, chosen: Sequence[Placed]) -> Plan:
+    """The canary serves: give it its part, then conclude from what it does with it."""
+    rules = view.options.canary
+    if record.share == 0.0 and record.shadow == 0.0:
+        return _give(view, record, chosen, shadowed=False)
+    found = judge(
+        view.evidence or Evidence(None, None),
+        rules,
+        view.now - record.since,
+        shadow=record.share == 0.0,
+    )
     if found.conclusion is Conclusion.TAKE_BACK:
         return _take_back(view, record, found.reason, found.numbers)
+    if found.conclusion is Conclusion.PROMOTE and record.share == 0.0:
+        return _give(view, record, chosen, shadowed=True)
     if found.conclusion is Conclusion.PROMOTE:
         return _to(view, record, Stage.ROLLING, found.reason, found.numbers)
     return Plan((), found.reason)
+
+
+def _give(view: View, record: Rollout, chosen: Sequence[Placed], *, shadowed: bool) -> Plan:
+    """First copies of requests, where that is wanted, then requests."""
+    rules, names = view.options.canary, _names([each.name for each in chosen])
+    if rules.shadow and not shadowed:
+        changed = replace(
+            record, shadow=rules.shadow, since=view.now, by=view.by, reason="the canary shadows"
+        )
+        return Plan((Save(changed),), f"copies of {rules.shadow:.0%} of the requests go to {names}")
+    changed = replace(
+        record, share=rules.share, shadow=0.0, since=view.now, by=view.by, reason="the canary serves"
+    )
+    return Plan((Save(changed),), f"{rules.share:.0%} of the requests go to {names}")
 
 
 def _rolling(view: View, record: Rollout) -> Plan:

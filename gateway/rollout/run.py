@@ -19,9 +19,10 @@ from checkpoints.rollouts import Rollout, Stage
 from gateway.fleet.member import Member
 from gateway.fleet.split import Split
 from gateway.fleet.states import LEASABLE
+from gateway.flow.shadow import Shadow
 from gateway.observe.evidence import VersionEvidence
 from gateway.rollout.agents import Agents, Order
-from gateway.rollout.canary import split
+from gateway.rollout.canary import shadowed, split
 from gateway.rollout.evidence import Evidence
 from gateway.rollout.lease import Lease
 from gateway.rollout.ledger import Ledger
@@ -67,6 +68,7 @@ class Surroundings:
     agents: Agents
     lease: Lease
     ledger: Ledger
+    shadow: Shadow
     count: Callable[[], Awaitable[Mapping[str, VersionEvidence]]]
     """What was answered by each version until now."""
     by: str
@@ -124,6 +126,7 @@ class ModelRollouts:
         fleet = self.around.fleet
         self.around.ledger.show(self.recorded.record, [member.version for member in fleet.members])
         fleet.divide(split(self.recorded.record, self.recorded.serving, fleet.known_versions))
+        self.around.shadow.aim(*shadowed(self.recorded.record))
 
     async def _observe(self, every_s: float) -> View:
         """Everything that is known now. Asks agents that were not asked for `every_s`."""
@@ -217,7 +220,7 @@ class ModelRollouts:
     async def _baseline(self) -> None:
         """Count from before the canary gets its share, in every worker: any of them may have to lead."""
         record = self.recorded.record
-        if record is None or record.stage is not Stage.CANARY or not record.share:
+        if record is None or record.stage is not Stage.CANARY or not (record.share or record.shadow):
             self._before = None
         elif self._before is None or self._before[0] != (record.id, record.since):
             self._before = ((record.id, record.since), await self.around.count())

@@ -11,6 +11,7 @@ from checkpoints.rollouts import Stage
 from tests.drivers.raw import ask
 from tests.drivers.waiting import eventually
 from tests.gateway.rollout.rolled import BASE_LABEL, Rolled, rolled
+from tests.gateways import asked_of
 
 
 async def _traffic(fleet: Rolled, count: int) -> list[str | None]:
@@ -118,7 +119,7 @@ async def test_all_change_between_two_moments_where_that_is_asked_for() -> None:
 
 
 async def test_a_canary_gets_its_share_and_is_promoted_on_evidence() -> None:
-    canary = {"share": 0.25, "min_requests": 10, "min_s": 0}
+    canary = {"share": 0.25, "min_requests": 10, "min_s": 0, "max_latency_ratio": 1000}
     async with rolled(4, mode="canary", canary=canary) as fleet:
         label = fleet.publish(1)
 
@@ -157,3 +158,24 @@ async def test_a_canary_that_fails_its_requests_is_taken_back() -> None:
         record = await fleet.stage(Stage.ROLLED_BACK)
         assert "errors" in record.reason
         assert fleet.store.manifest(1).digest in fleet.store.rollouts.quarantined()
+
+
+async def test_a_candidate_answers_copies_that_nobody_sees_before_it_gets_its_share() -> None:
+    canary = {"share": 0.5, "shadow": 1.0, "min_requests": 5, "min_s": 0, "max_latency_ratio": 1000}
+    async with rolled(2, mode="canary", canary=canary) as fleet:
+        label = fleet.publish(1)
+        await eventually(lambda: fleet.gateway.service.shadow.on, within=20)
+        candidate = fleet.fakes[fleet.labels.index(label)]
+        seen: list[str | None] = []
+        while fleet.gateway.service.shadow.on:
+            seen += await _traffic(fleet, 1)
+        record = fleet.record
+        assert record is not None
+        assert set(seen[:5]) == {BASE_LABEL}
+        assert asked_of(candidate) >= 5
+        while (record := fleet.record) is not None and record.active:
+            await _traffic(fleet, 1)
+        assert record is not None
+        shadowed = [state for state in fleet.store.rollouts.states(record.id) if state.shadow]
+        assert [state.stage for state in shadowed] == [Stage.CANARY]
+        assert record.stage is Stage.PROMOTED
