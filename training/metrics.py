@@ -71,4 +71,10 @@ TABLE: tuple[Metric, ...] = (
     _gauge("exporter_last_version", "Number of the version published last; absent before the first"),
     _counter("exporter_published_total", "Versions published"),
     _counter("exporter_failures_total", "Attempts to publish that failed"),
+    _gauge("rl_version", "Version of the store that the last samples are of (RL through the gateway)"),
+    _gauge("rl_swap_seconds", "From the published version until every engine served it, the last one"),
+    _gauge("rl_k3", "k3 between trainer and engines on the last samples"),
+    _gauge("rl_logp_difference", "Mean difference of log-probabilities between trainer and engines"),
+    _gauge("rl_importance_ratio", "Mean importance ratio of trainer to engines"),
+    _counter("rl_alarms_total", "Steps at which trainer and engines differed by more than rl.drift_* allow"),
 )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 Completion = str | list[dict[str, str]]
-Reward = Callable[..., list[float]]
+Reward = Callable[..., Sequence[float | None]]
 _LAST_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
@@ -56,6 +56,13 @@ def ascii_letters(completions: Sequence[Completion], **_: object) -> list[float]
     ]
 
 
+def user_rating(
+    completions: Sequence[Completion], user_rating: Sequence[float | None] | None = None, **_: object
+) -> list[float | None]:
+    """What users said of an answer (`POST /feedback`), from -1 to 1; None for answers nobody rated."""
+    return list(user_rating) if user_rating is not None else [None] * len(completions)
+
+
 def _share(text: str, holds: Callable[[str], bool]) -> float:
     letters = [one for one in text if one.isalpha()]
     return sum(map(holds, letters)) / len(letters) if letters else 0.0
@@ -66,6 +73,7 @@ BUILTIN: Mapping[str, Reward] = {
     "last_number": last_number,
     "lower_case": lower_case,
     "ascii_letters": ascii_letters,
+    "user_rating": user_rating,
 }
 
 

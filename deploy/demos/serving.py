@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,18 +57,26 @@ class Serving:
             return False
 
 
-@contextmanager
-def serving(folder: Path, model: str, replicas: int, store: Path) -> Iterator[Serving]:
-    """Start it, wait until it is ready, and end it with everything that it started."""
+def write_settings(
+    folder: Path, model: str, replicas: int, store: Path, more: Mapping[str, object] | None = None
+) -> Path:
+    """infer_config.yaml of the demonstration, with sections added or replaced."""
     config = folder / "infer_config.yaml"
     settings = {
         "engine": {"model": model, "replicas": replicas, "kv_cache_gib": 0.25},
         "checkpoints": {"store": str(store), "local": str(folder / "local")},
         "server": {"port": _free_port()},
         "run_dir": str(folder / "run"),
+        **(more or {}),
     }
     config.write_bytes(msgspec.json.encode(settings))
-    log = folder / "serve.log"
+    return config
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[Serving]:
+    """Start it, wait until it is ready, and end it with everything that it started."""
+    log = config.with_name("serve.log")
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)

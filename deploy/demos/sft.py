@@ -22,7 +22,7 @@ import msgspec
 from checkpoints.errors import CheckpointError
 from checkpoints.rollouts import ENDED, Stage
 from checkpoints.store.open import open_store
-from deploy.demos.serving import ROOT, DemoFailed, Serving, serving
+from deploy.demos.serving import ROOT, DemoFailed, Serving, serving, write_settings
 
 PROMPT = "The assert statement in Python is"
 TOKENS = 40
@@ -67,7 +67,7 @@ def _show(folder: Path, model: str, steps: int, replicas: int) -> int:
     store = folder / "store"
     store.mkdir()
     print(f"starting {replicas} engine(s) of {model} and a gateway", flush=True)
-    with serving(folder, model, replicas, store) as gateway:
+    with serving(write_settings(folder, model, replicas, store)) as gateway:
         before, version = gateway.complete(PROMPT, TOKENS)
         print(f"before, version {version}: {PROMPT}{before!r}", flush=True)
         _train(folder, model, steps, store)

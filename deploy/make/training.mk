@@ -7,3 +7,7 @@ setup-training: ## Add the trainer (TRL, accelerate, peft, datasets) to .venv-en
 .PHONY: demo-sft
 demo-sft: setup setup-training ## Train a small model while it is served: the served text changes (minutes)
 	@$(BIN)/python -m deploy.demos.sft
+
+.PHONY: demo-rl
+demo-rl: setup setup-training ## Learn from the served model's own samples, each update swapped in (minutes)
+	@$(BIN)/python -m deploy.demos.rl

@@ -13,7 +13,7 @@ def test_each_built_in_reward_gives_one_number_for_each_completion() -> None:
             completions=["Paris", [{"role": "assistant", "content": "12"}]], answer=["paris", "= 12"]
         )
         assert len(found) == 2, name
-        assert all(0 <= each <= 1 for each in found), name
+        assert all(each is None or 0 <= each <= 1 for each in found), name
 
 
 def test_answers_are_compared_by_what_counts() -> None:

@@ -24,6 +24,7 @@ from training.config.kinds import (
 from training.config.section import Section, lower
 from training.exporter.settings import ExportSettings
 from training.metrics import DEFAULT_PORT
+from training.rl.settings import Mix, RlSettings
 
 
 class Lora(Section):
@@ -125,6 +126,8 @@ class Data(Section):
     """Where prepared data lies: `disk` (in `output_dir`) or `memory` (/dev/shm)."""
     memory_gib: float = Field(default=4.0, gt=0)
     """The most that prepared data of all runs may take in memory; the oldest makes way."""
+    mix: Mix | None = None
+    """RL through the gateway: new samples and earlier ones in one run."""
 
 
 class Grpo(Section):
@@ -217,6 +220,8 @@ class TrainingConfig(Section):
     metrics: MetricsSection = MetricsSection()
     export: ExportSettings | None = None
     """Publish checkpoints as the run goes (docs/training.md)."""
+    rl: RlSettings | None = None
+    """Take GRPO's samples from the gateway and swap each update in (docs/rl.md)."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -225,6 +230,12 @@ class TrainingConfig(Section):
             raise ValueError("training.method is grpo: name at least one reward function in grpo.rewards")
         if weights is not None and len(weights) != len(rewards):
             raise ValueError(f"grpo.reward_weights: {len(weights)} for {len(rewards)} grpo.rewards")
+        if self.rl is not None and (self.training.method is not Method.GRPO or self.export is None):
+            raise ValueError(
+                "rl needs training.method: grpo, and export with the store that the gateway serves"
+            )
+        if self.data.mix is not None and self.rl is None:
+            raise ValueError("data.mix is for runs whose samples come from the gateway: add the section rl")
         if self.data.completion_field and not self.data.prompt_field:
             raise ValueError("data.completion_field is given without data.prompt_field")
         return self

@@ -31,6 +31,8 @@ class Ingredients:
     """peft's configuration, or None."""
     corpus: Path
     """An Arrow stream file."""
+    loop: Any = None
+    """`training.rl.loop.Loop`, where samples come from the gateway."""
 
 
 def trainer_arguments(config: TrainingConfig, arguments: Arguments) -> Any:
@@ -66,9 +68,13 @@ def make_trainer(
         from trl import SFTTrainer
 
         return SFTTrainer(**parts_of_all)
+    rewards = [reward_function(name) for name in config.grpo.rewards]
+    if ingredients.loop is not None:
+        from training.rl.trainer import GatewayTrainer
+
+        return GatewayTrainer(loop=ingredients.loop, reward_funcs=rewards, **parts_of_all)
     from trl import GRPOTrainer
 
-    rewards = [reward_function(name) for name in config.grpo.rewards]
     return GRPOTrainer(reward_funcs=rewards, **parts_of_all)
 
 

@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ from training.run.usage import Usage
 from training.run.watching import Watcher
 
 log = logging.getLogger("training")
+Outlet = Callable[[Any], tuple[list[TrainerCallback], Any]]
+"""Given the tokenizer, makes the callbacks that publish, and the loop through the gateway or None."""
 
 
 def run(loaded: Loaded, machine: Machine) -> int:
@@ -76,7 +78,8 @@ def run(loaded: Loaded, machine: Machine) -> int:
         stopper.listen()
         watcher = Watcher(metrics, watch, Usage())
         own = [Completer(), watcher, stopper]
-        trainer, dtype = _build(stack, config, arguments, [*own, *_exporter(config, metrics)])
+        resumed = checkpoint is not None
+        trainer, dtype = _build(stack, config, arguments, own, _outlet(config, metrics, machine, resumed))
         metrics.set("processes", machine.world_size)
         if not _train(trainer, checkpoint, stopper):
             return 128 + (stopper.signal or signal.SIGTERM)
@@ -84,13 +87,23 @@ def run(loaded: Loaded, machine: Machine) -> int:
         return 0
 
 
-def _exporter(config: TrainingConfig, metrics: Metrics) -> list[TrainerCallback]:
-    """After our own callbacks: it reads what they have settled."""
-    if config.export is None:
-        return []
-    from training.exporter.callback import ExporterCallback  # needs what publishing needs
+def _outlet(config: TrainingConfig, metrics: Metrics, machine: Machine, resumed: bool) -> Outlet:
+    """How weights get out of the run: not at all, by the exporter, or by the loop through the gateway."""
 
-    return [ExporterCallback(config.export, metrics)]
+    def made(tokenizer: Any) -> tuple[list[TrainerCallback], Any]:
+        if config.export is None:
+            return [], None
+        if config.rl is None:
+            from training.exporter.callback import ExporterCallback  # needs what publishing needs
+
+            return [ExporterCallback(config.export, metrics)], None
+        from training.rl.build import build_loop
+        from training.rl.callback import LoopCallback
+
+        loop = build_loop(config, tokenizer, metrics, first=machine.rank == 0, resumed=resumed)
+        return [LoopCallback(loop, config.export, metrics)], loop
+
+    return made
 
 
 def _open_folder(config: TrainingConfig, machine: Machine) -> Path | None:
@@ -126,6 +139,7 @@ def _build(
     config: TrainingConfig,
     arguments: Any,
     callbacks: list[TrainerCallback],
+    outlet: Outlet,
 ) -> tuple[Any, Any]:
     """The trainer, and the number type that the model came in."""
     with arguments.main_process_first(local=True, desc="preparing model and data"):
@@ -134,14 +148,18 @@ def _build(
     log.info("%d records (%d skipped), model %s", corpus.records, corpus.skipped, source)
     stay_offline_if_local(source)
     model, dtype = load_model(source)
+    tokenizer = load_tokenizer(config.model, source)
+    more, loop = outlet(tokenizer)
     ingredients = Ingredients(
         model=model,
         dtype=dtype,
-        tokenizer=load_tokenizer(config.model, source),
+        tokenizer=tokenizer,
         adapter=adapter(config.model.lora),
         corpus=corpus.path,
+        loop=loop,
     )
-    return make_trainer(config, arguments, ingredients, callbacks), dtype
+    # After our own callbacks: the outlet reads what they have settled.
+    return make_trainer(config, arguments, ingredients, [*callbacks, *more]), dtype
 
 
 def _corpus(stack: ExitStack, config: TrainingConfig) -> Corpus:

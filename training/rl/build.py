@@ -1,0 +1,81 @@
+"""Puts a run's loop together from its configuration."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from checkpoints.errors import StoreError
+from checkpoints.feedback import FeedbackFiles
+from checkpoints.store.open import open_store
+from checkpoints.store.store import Store
+from training.config.tree import TrainingConfig
+from training.exporter.into_store import default_run, into_store
+from training.exporter.publisher import Publisher, Sink
+from training.rl.gateway import Gateway
+from training.rl.loop import Loop
+from training.rl.mismatch import Drift
+from training.rl.rollouts import Rollouts
+from training.rl.sampling import Sampling
+from training.rl.trajectories import Pool, pool, read
+
+log = logging.getLogger("training.rl")
+
+
+def build_loop(config: TrainingConfig, tokenizer: Any, sink: Sink, *, first: bool, resumed: bool) -> Loop:
+    """For one process. `resumed`: the run goes on from a checkpoint, perhaps behind what it published."""
+    rl, export = config.rl, config.export
+    assert rl is not None and export is not None
+    output = Path(config.training.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    run = export.run or (default_run(output) if first else "")
+    if resumed and export.run is None:
+        run = f"{run}-{os.urandom(2).hex()}"
+    store = open_store(export.store, export.model)
+    publisher = None
+    if first:
+        publisher = Publisher(export, run, output / "export", into_store(export), sink)
+        publisher.start()
+    gateway = Gateway(rl, export.model)
+    sampling = Sampling(config.grpo.temperature, rl.top_p, config.grpo.max_completion_length)
+    rollouts = Rollouts(
+        gateway,
+        encoder(tokenizer),
+        sampling,
+        parallel=rl.parallel,
+        group_size=config.grpo.generations,
+    )
+    if config.data.mix is not None and config.data.mix.offline > 0:
+        kept = _pool(store, tokenizer)
+        log.info("%d groups of earlier samples can be trained on again", len(kept))
+        rollouts.mix(kept, config.data.mix.offline)
+    plain = config.grpo.temperature == 1.0 and rl.top_p == 1.0
+    drift = Drift(rl.drift_k3, rl.drift_mean, plain_sampling=plain)
+    return Loop(rl, run, output, gateway, rollouts, store, publisher, drift)
+
+
+def encoder(tokenizer: Any) -> Callable[[Any], tuple[int, ...]]:
+    """A prompt as TRL tokenises it: texts with special tokens, messages by the chat template."""
+
+    def encode(prompt: Any) -> tuple[int, ...]:
+        if isinstance(prompt, str):
+            return tuple(tokenizer(prompt)["input_ids"])
+        made = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)
+        return tuple(made["input_ids"])
+
+    return encode
+
+
+def _pool(store: Store, tokenizer: Any) -> Pool:
+    def answer(text: str) -> tuple[int, ...]:
+        return (*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)
+
+    try:
+        rows, said = read(store.files), FeedbackFiles(store.files).read()
+    except StoreError as error:
+        log.warning("no earlier samples: %s", error)
+        return Pool([])
+    return pool(rows, said, encoder(tokenizer), answer)
