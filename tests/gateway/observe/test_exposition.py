@@ -40,6 +40,9 @@ def count_something(metrics: Metrics) -> None:
     version = metrics.model("small").versions.of("v7-1a2b3c4d")
     version.ended(Outcome.OK)
     version.computed(0.3, 0.1, 5, 10)
+    rollouts = metrics.rollout_series("small")
+    rollouts.members(["v7-1a2b3c4d"])
+    rollouts.parity("v7-1a2b3c4d", 0.001, 0.02)
 
 
 def samples(families: Iterable[Metric]) -> Samples:
