@@ -70,7 +70,8 @@ class RolloutSeries:
     def members(self, versions: Iterable[str]) -> None:
         """What each member serves."""
         counts = Tally(versions)
-        shown = [version for version, _ in counts.most_common(KEPT)]
+        apart = KEPT if len(counts) <= KEPT else KEPT - 1
+        shown = [version for version, _ in counts.most_common(apart)]
         rest = sum(count for version, count in counts.items() if version not in shown)
         self._members.keep([*shown, OTHER_VERSION] if rest else shown)
         for version in shown:
