@@ -87,6 +87,8 @@ def _worse(
         if new > old * rules.max_latency_ratio:
             found.append(f"P99 {name} {new:.3g} s, stable {old:.3g} s")
     new, old = candidate.mean_tokens, stable.mean_tokens
+    if shadow:
+        return found
     if new > old * rules.max_length_ratio or new < old / rules.max_length_ratio:
         found.append(f"answers of {new:.3g} tokens, stable {old:.3g}")
     return found
