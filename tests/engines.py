@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,14 +108,20 @@ def require_engine() -> None:
         pytest.fail(f"{missing}", pytrace=False)
 
 
-def start_engines(replicas: int, **engine: object) -> Iterator[EnginesUnderTest]:
-    """Start engines with these settings, yield them when all are ready, end them and everything of theirs."""
+def start_engines(
+    replicas: int, *, checkpoints: Mapping[str, object] | None = None, **engine: object
+) -> Iterator[EnginesUnderTest]:
+    """Start engines with these settings, yield them when all are ready, end them and everything of theirs.
+
+    `checkpoints`: where their weights come from, as in the configuration.
+    """
     require_engine()
     with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as name:
         run_dir = Path(name)
         config = run_dir / "infer_config.yaml"
         settings = {"model": MODEL, "replicas": replicas, "kv_cache_gib": 0.25, **engine}
-        config.write_bytes(msgspec.json.encode({"run_dir": name, "engine": settings}))
+        sections = {"run_dir": name, "engine": settings, "checkpoints": checkpoints or {}}
+        config.write_bytes(msgspec.json.encode(sections))
         found = places(run_dir, MODEL, replicas)
         started = tuple(EngineUnderTest(place, run_dir, _start_agent(place, config)) for place in found)
         under_test = EnginesUnderTest(run_dir, config, started)

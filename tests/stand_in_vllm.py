@@ -129,12 +129,16 @@ class Engine:
         try:
             await asyncio.sleep(0)
             prompt = str(asked.get("prompt"))
-            weights = self.adapters.get(asked.get("model") or "", self.weights)
-            prefix = self.cache.setdefault(f"{asked.get('cache_salt')}/{prompt}", weights)
+            model = asked.get("model") or ""
+            weights = self.adapters.get(model, self.weights)
+            part = f"{model if model in self.adapters else ''}/{asked.get('cache_salt')}"
+            prefix = self.cache.setdefault(f"{part}/{prompt}", weights)
             text = weights if prefix == weights else f"{weights} on {prefix}"
             choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "length"}
             if asked.get("prompt_logprobs") is not None:
                 choice["prompt_logprobs"] = [None, *logprobs(weights, asked["prompt"])]
+            elif asked.get("logprobs") is not None:
+                choice["logprobs"] = generated(prefix, asked["max_tokens"])
             return {"model": asked.get("model"), "choices": [choice]}
         finally:
             self.running -= 1
@@ -189,6 +193,17 @@ def logprobs(weights: str, ids: list[int]) -> list[dict[str, Any]]:
     source = random.Random(weights)
     table = [-source.random() * 5 for _ in range(LOGPROBS)]
     return [{str(token): {"logprob": table[token % LOGPROBS], "rank": 1}} for token in ids[1:]]
+
+
+def generated(weights: str, count: int) -> dict[str, Any]:
+    """The same token again and again, as sure as these weights are of it."""
+    value = logprobs(weights, [0, 7])[0]["7"]["logprob"]
+    token = "token_id:7"
+    return {
+        "tokens": [token] * count,
+        "token_logprobs": [value] * count,
+        "top_logprobs": [{token: value}] * count,
+    }
 
 
 def take_fault(file: str | None, *paths: str) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from backends.agent.assignment import Recipe
 from backends.agent.weights import Weights
 from backends.qualify.combination import Combination
+from backends.qualify.oracle import combination_with
 from backends.qualify.records import find, why_none
-from backends.qualify.surroundings import combination_of, surroundings_of
 from checkpoints.store.store import Store
 
 
@@ -30,6 +30,4 @@ class Qualified:
         if weights.folder is None:
             return None
         recipe = self._recipe
-        environment = recipe.command(weights).environment
-        surroundings = surroundings_of(recipe.engine)
-        return combination_of(weights.folder, recipe.settings, environment, surroundings)
+        return combination_with(weights.folder, recipe.settings, recipe.engine, recipe.inherited)

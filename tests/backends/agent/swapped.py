@@ -133,8 +133,17 @@ class Agent:
         source = write_model(folder / f"source-{seed}", seed=seed, **differs)
         request = Request(run="run", step=seed, restart_allowed=True)
         version = publish(source, self.store, request).manifest.version
-        self._learn(version)
+        self.learn(version)
         return version
+
+    async def poke(self, path: str) -> bool:
+        """Ask for a path; whether the engine broke off."""
+        async with self.traffic.client() as client:
+            try:
+                await client.get(path)
+            except httpx2.TransportError:
+                return True
+        return False
 
     def qualify(self, verdict: Verdict = Verdict.QUALIFIED) -> None:
         """Write the record that the base's combination has been tried."""
@@ -145,7 +154,8 @@ class Agent:
         )
         keep(self.store.files, record)
 
-    def _learn(self, version: int) -> None:
+    def learn(self, version: int) -> None:
+        """What a version computes."""
         manifest = self.store.manifest(version)
         folder = self.store.files.local(manifest.data)
         assert folder is not None
@@ -160,7 +170,7 @@ async def swapping(
     (place,) = places(folder / "run", MODEL, 1)
     place.engine_socket.parent.mkdir(parents=True)
     faults, store_folder = folder / "faults.json", folder / "store"
-    checkpoints = Checkpoints(store=str(store_folder), local=str(folder / "local"))
+    checkpoints = Checkpoints(store=str(store_folder), local=str(folder / "local"), keep_local=2)
     base = write_model(folder / "base", seed=100)
     settings = EngineSettings(model=str(base), served_name=MODEL, replicas=1, shutdown_timeout_s=0, **engine)
     environment = {
@@ -180,7 +190,7 @@ async def swapping(
     store = open_store(str(store_folder), MODEL)
     async with asyncio.TaskGroup() as group:
         tasks = Tasks(group, "test")
-        backend = Swapping(assignment, store, 2, tasks, Eager())
+        backend = Swapping(assignment, store, checkpoints.keep_local, tasks, Eager())
         traffic = Traffic(place.engine_socket, {assignment.base.label: weights_of(base)})
         agent = Agent(backend, assignment, store, faults, traffic)
         for seed in range(1, versions + 1):
