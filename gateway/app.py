@@ -18,6 +18,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from gateway.errors import GatewayError
+from gateway.feedback import build_feedback
 from gateway.fleet.discovery import LookUp, system_look_up
 from gateway.fleet.split import Split
 from gateway.flow.account import Account, Sink
@@ -29,7 +30,7 @@ from gateway.flow.quota_redis import RedisQuota
 from gateway.flow.service import Service
 from gateway.flow.services import Services
 from gateway.flow.sharing import Sharing
-from gateway.http import admin, admin_rollouts, ops
+from gateway.http import admin, admin_rollouts, feedback, ops
 from gateway.http.auth import Keys
 from gateway.http.edge import Edge
 from gateway.http.exchange import Exchange
@@ -146,6 +147,8 @@ class Gateway:
         self.rollouts = build_rollouts(settings, run_dir, lambda: self._models.served, self.metrics)
         desk = Desk(self.rollouts) if self.rollouts is not None else None
         admin_rollouts.declare(self.app, secret, desk)
+        self._feedback = build_feedback(settings, lambda name: self.services.find(name).name)
+        feedback.declare(self.app, self._feedback, self._key_name)
         page.declare(self.app, secret, self)
         self.metrics.last_reload.set(time.time_ns() / 1e9)
 
@@ -171,12 +174,16 @@ class Gateway:
             self._tasks.start("watch settings", self._watcher.run())
         if self.rollouts is not None:
             await self.rollouts.start()
+        if self._feedback is not None:
+            await self._feedback.start()
 
     async def stop(self) -> None:
         self.abort()
         self._lag.stop()
         if self.rollouts is not None:
             await self.rollouts.close()
+        if self._feedback is not None:
+            await self._feedback.close()
         await self._models.close()
         await self._tasks.close()
         if self.cache is not None and self.cache.remote is not None:
@@ -281,6 +288,10 @@ class Gateway:
 
     def check_key(self, authorization: str) -> None:
         self._keys.identify(authorization.encode("latin-1", "replace"))
+
+    def _key_name(self, authorization: str) -> str:
+        key = self._keys.identify(authorization.encode("latin-1", "replace"))
+        return key.name if key is not None else ""
 
     def names(self) -> list[str]:
         return self._models.served.names
