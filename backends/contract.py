@@ -151,7 +151,9 @@ class PrepareStatus:
     total_bytes: int = 0
     ready: bool = False
     error: str | None = None
-    """Why it will not be served, findings included."""
+    """Why it cannot be served, findings included."""
+    condemned: bool = False
+    """The version itself is at fault; else asking again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +178,5 @@ class BackendStatus:
     """The version fetched last."""
     swap: SwapStatus | None = None
     """The swap that runs, or the last one."""
+    fixed: bool = False
+    """Its weights are never changed: no store is configured there."""

@@ -47,7 +47,7 @@ class Fixed:
 
     def status(self) -> BackendStatus:
         status = self.keeper.status()
-        return replace(status, wanted=status.version)
+        return replace(status, wanted=status.version, fixed=True)
 
     async def set_draining(self, draining: bool) -> GuardStatus:
         return await self.keeper.set_draining(draining)

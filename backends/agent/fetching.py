@@ -10,6 +10,7 @@ from backends.agent.copies import Copies
 from backends.agent.tasks import Tasks
 from backends.agent.weights import Weights
 from backends.contract import PrepareStatus
+from checkpoints.errors import CheckpointError, StoreError
 
 AT_ONCE = 2
 """Versions that are copied at a time; more would only share the disk and the network."""
@@ -48,7 +49,8 @@ class Fetches:
             weights = await self.get(version)
             await asyncio.to_thread(check, weights)
         except Exception as error:  # whatever it is, it is the answer to who asked
-            self._tell(version, error=str(error) or type(error).__name__)
+            condemned = isinstance(error, CheckpointError) and not isinstance(error, StoreError)
+            self._tell(version, error=str(error) or type(error).__name__, condemned=condemned)
         else:
             self._tell(version, weights.label, ready=True)
 
@@ -74,9 +76,23 @@ class Fetches:
         if self.last is not None and self._is_last(version):
             self.last = replace(self.last, done_bytes=done, total_bytes=total)
 
-    def _tell(self, version: int, label: str = "", *, ready: bool = False, error: str | None = None) -> None:
+    def _tell(
+        self,
+        version: int,
+        label: str = "",
+        *,
+        ready: bool = False,
+        error: str | None = None,
+        condemned: bool = False,
+    ) -> None:
         if self.last is not None and self._is_last(version):
-            self.last = replace(self.last, version=label or self.last.version, ready=ready, error=error)
+            self.last = replace(
+                self.last,
+                version=label or self.last.version,
+                ready=ready,
+                error=error,
+                condemned=condemned,
+            )
 
     def _is_last(self, version: int) -> bool:
         return self.last is not None and self.last.version.partition("-")[0] == f"v{version}"

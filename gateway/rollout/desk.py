@@ -13,9 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from checkpoints.errors import CheckpointError, ConflictError, NotFoundError
-from checkpoints.manifest import Manifest
 from checkpoints.rollouts import Quarantined, Rollout
-from checkpoints.store.aliases import Alias
 from checkpoints.store.journal import Entry
 from gateway import errors
 from gateway.rollout import commands
@@ -23,7 +21,7 @@ from gateway.rollout.build import Rollouts
 from gateway.rollout.commands import NotPossible
 from gateway.rollout.plan import begin
 from gateway.rollout.run import ModelRollouts
-from gateway.rollout.shown import ShownRollouts, show
+from gateway.rollout.shown import ShownCheckpoint, ShownRollouts, show, show_checkpoint
 from gateway.settings.rollout import RolloutMode
 
 T = TypeVar("T")
@@ -59,13 +57,16 @@ class Desk:
             raise errors.NotFound(f"Name a model with checkpoints by `model`: {known}.")
         return found
 
-    async def show(self, name: str | None) -> ShownRollouts:
-        """Everything that is known of a model's rollouts; asks agents where that is due."""
+    async def show(self, name: str | None, past: int = HISTORY) -> ShownRollouts:
+        """Everything that is known of a model's rollouts, of ended ones the newest `past`.
+
+        Asks agents where that is due. The past costs a read of every state that is kept; 0 reads none.
+        """
         model = self.model(name)
         with _translated():
             view = await model.look(LOOK_S)
         book = model.around.book
-        history = await self._in_thread(lambda: book.store.rollouts.history(HISTORY))
+        history = await self._in_thread(lambda: book.store.rollouts.history(past)) if past else []
         quarantined = list(model.recorded.quarantined.values())
         return show(view, leads=model.leads, quarantined=quarantined, history=history)
 
@@ -79,13 +80,16 @@ class Desk:
 
     async def checkpoints(
         self, name: str | None, limit: int
-    ) -> tuple[list[Manifest], dict[str, Alias], dict[str, Quarantined]]:
-        """The newest versions, the aliases, and what is in quarantine by digest."""
+    ) -> tuple[list[ShownCheckpoint], dict[str, int | None]]:
+        """The newest versions, oldest of them first, and the version each alias points at."""
         store = self.model(name).around.book.store
 
-        def read() -> tuple[list[Manifest], dict[str, Alias], dict[str, Quarantined]]:
+        def read() -> tuple[list[ShownCheckpoint], dict[str, int | None]]:
             manifests = [store.manifest(version) for version in store.versions()[-limit:]]
-            return manifests, store.aliases.all(), store.rollouts.quarantined()
+            aliases, quarantined = store.aliases.all(), store.rollouts.quarantined()
+            history = store.rollouts.history()
+            shown = [show_checkpoint(manifest, aliases, quarantined, history) for manifest in manifests]
+            return shown, {name: alias.version for name, alias in aliases.items()}
 
         return await self._in_thread(read)
 

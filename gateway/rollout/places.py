@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from backends.contract import BackendStatus, Phase, State, SwapOrder, SwapStatus, Way
+from backends.contract import BackendStatus, Phase, PrepareStatus, State, SwapOrder, SwapStatus, Way
 from gateway.rollout.steps import Swap
 from gateway.rollout.view import Seen, Weights
 from gateway.settings.rollout import Rollout as Options
@@ -39,7 +39,7 @@ class Place(StrEnum):
     GONE = "gone"
     """Not for a long time, or its engine is given up: it is not counted on."""
     FIXED = "fixed"
-    """It has no agent: its weights cannot be changed."""
+    """It has no agent, or one without a store: its weights cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,8 @@ def place_of(seen: Seen, target: Weights, purpose: str) -> Placed:
         return Placed(seen, Place.GONE if seen.away_s > AWAY_GRACE_S else Place.AWAY)
     if status.state in _NOT_RUNNING:
         return Placed(seen, Place.GONE)
+    if status.fixed:
+        return Placed(seen, Place.FIXED)
     swap = status.swap
     if swap is not None and swap.outcome is None:
         if swap.phase is not Phase.HELD:
@@ -178,3 +180,12 @@ def is_alone(everybody: Sequence[Placed]) -> bool:
 def names_of(everybody: Iterable[Placed], *places: Place) -> list[str]:
     """Members that stand there."""
     return [placed.name for placed in everybody if placed.place in places]
+
+
+def preparing_of(seen: Seen, target: Weights) -> PrepareStatus | None:
+    """How far a member is with fetching these weights; None: it was not told to.
+
+    Before it knows their digest, an agent calls them by their number alone.
+    """
+    got = seen.status.preparing if seen.status is not None else None
+    return got if got is not None and got.version in (target.label, f"v{target.number}") else None

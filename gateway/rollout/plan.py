@@ -30,6 +30,7 @@ from gateway.rollout.places import (
     names_of,
     order_for,
     place_all,
+    preparing_of,
 )
 from gateway.rollout.steps import Check, Plan, Prepare, Quarantine, Release, Save, Serve
 from gateway.rollout.view import View, Weights
@@ -131,18 +132,20 @@ def _preparing(view: View, record: Rollout) -> Plan:
         return Plan((), "no member is there that could change its weights")
     if not able:
         return _refuse(view, record, "no member could change its weights", blame=False)
-    errors = {each.name: reason for each in able if (reason := _unprepared(each, target)) is not None}
-    failed = {name: reason for name, reason in errors.items() if reason}
+    lacking = {each.name: reason for each in able if (reason := _unprepared(each, target)) is not None}
+    failed = {name: reason for name, reason in lacking.items() if reason}
     if len(failed) >= view.options.max_failed_members:
         name, reason = next(iter(failed.items()))
         return _refuse(view, record, f"{name} will not serve it: {reason}")
-    waiting = [name for name in errors if name not in failed]
+    waiting = [name for name in lacking if name not in failed]
     if waiting:
         if _stalled(view):
             return _refuse(view, record, f"{_names(waiting)} did not fetch it in time", blame=False)
         fresh = [each.name for each in able if each.name in waiting and not _fetches(each, target)]
         steps = tuple(Prepare(name, record.version) for name in fresh)
-        return Plan(steps, f"{_names(waiting)} fetch and verify {record.label}")
+        errors = [got.error for each in able if (got := preparing_of(each.seen, target)) and got.error]
+        why = f"; again, since {errors[0]}" if errors else ""
+        return Plan(steps, f"{_names(waiting)} fetch and verify {record.label}{why}")
     canary = record.mode == RolloutMode.CANARY and not record.forced and len(able) > 1
     stage = Stage.CANARY if canary else Stage.ROLLING
     return _to(view, record, stage, f"{len(able) - len(failed)} members have it ready")
@@ -316,18 +319,18 @@ def _unprepared(placed: Placed, target: Weights) -> str | None:
     """None: it has the version, or needs none; empty: it must fetch it; else why it will not serve it."""
     if placed.place in (Place.AT, Place.HELD) or target.digest == "":
         return None
-    got = placed.seen.status.preparing if placed.seen.status is not None else None
-    if got is None or got.version != target.label:
+    got = preparing_of(placed.seen, target)
+    if got is None:
         return ""
-    if got.error is not None:
-        return got.error
+    if got.condemned:
+        return got.error or "it gave no reason"
     return None if got.ready else ""
 
 
 def _fetches(placed: Placed, target: Weights) -> bool:
-    """It has been told to, or cannot be."""
-    status = placed.seen.status
-    return status is None or (status.preparing is not None and status.preparing.version == target.label)
+    """It is at it, or cannot be told."""
+    got = preparing_of(placed.seen, target)
+    return placed.seen.status is None or (got is not None and got.error is None)
 
 
 def _failure(view: View, placed: Sequence[Placed]) -> tuple[str, dict[str, object]] | None:

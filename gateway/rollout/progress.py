@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from checkpoints.rollouts import Rollout, Stage
 from gateway.rollout.canary import before_of, target_of
+from gateway.rollout.places import preparing_of
 from gateway.rollout.view import Seen
 
 
@@ -39,11 +40,8 @@ def _height(record: Rollout | None, members: Sequence[Seen]) -> tuple[int, int]:
     target = before_of(record) if record.stage is Stage.ROLLING_BACK else target_of(record)
     statuses = [seen.status for seen in members if seen.status is not None]
     have = sum(target.are(status.version) for status in statuses)
-    fetched = sum(
-        status.preparing.done_bytes + status.preparing.ready
-        for status in statuses
-        if status.preparing is not None and status.preparing.version == target.label
-    )
+    found = (preparing_of(seen, target) for seen in members)
+    fetched = sum(got.done_bytes + got.ready for got in found if got is not None)
     return have, fetched
 
 

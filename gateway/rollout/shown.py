@@ -6,16 +6,18 @@ Only additions are allowed: an older command reads a newer gateway, and the othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from checkpoints.manifest import Manifest
 from checkpoints.rollouts import Quarantined, Rollout, Stage
+from checkpoints.store.aliases import Alias
 from gateway.rollout.canary import before_of, target_of
 from gateway.rollout.evidence import parity_summary, summary
-from gateway.rollout.places import place_of
+from gateway.rollout.places import place_of, preparing_of
 from gateway.rollout.plan import plan
-from gateway.rollout.view import Seen, View
+from gateway.rollout.view import Seen, View, Weights
 
 
 class ShownMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,39 @@ class ShownMember(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     out_of_rotation_s: float = 0.0
     parity: dict[str, object] = {}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a version in one rollout."""
+
+    rollout: str
+    stage: str
+    mode: str
+    reason: str
+    at: float
+    """Unix seconds."""
+
+
+class ShownCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One published version."""
+
+    version: int
+    digest: str
+    run: str
+    step: int
+    kind: str
+    created: str
+    parent: int | None
+    """The version it was made of; None: the base model."""
+    metrics: dict[str, float | int | str | bool]
+    """As its trainer gave them."""
+    probe: bool
+    """It carries the trainer's numbers."""
+    aliases: list[str]
+    quarantined: str | None
+    """Why its weights are kept out."""
+    verdicts: list[Verdict]
+    """Of its rollouts that are still remembered, the newest first."""
 
 
 class ShownRollouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +114,40 @@ def show(
     )
 
 
+def show_checkpoint(
+    manifest: Manifest,
+    aliases: Mapping[str, Alias],
+    quarantined: Mapping[str, Quarantined],
+    history: Sequence[Rollout],
+) -> ShownCheckpoint:
+    """One version with what points at it and what became of it."""
+    held = quarantined.get(manifest.digest)
+    return ShownCheckpoint(
+        version=manifest.version,
+        digest=manifest.digest,
+        run=manifest.run,
+        step=manifest.step,
+        kind=manifest.kind,
+        created=manifest.created,
+        parent=manifest.parent,
+        metrics=manifest.metrics,
+        probe=manifest.has_probe(),
+        aliases=[name for name, at in aliases.items() if at.version == manifest.version],
+        quarantined=held.reason if held is not None else None,
+        verdicts=[
+            Verdict(
+                rollout=record.id,
+                stage=record.stage.value,
+                mode=record.mode,
+                reason=record.reason,
+                at=record.since,
+            )
+            for record in history
+            if record.version == manifest.version
+        ],
+    )
+
+
 def _member(seen: Seen, view: View) -> ShownMember:
     record = view.record
     target, purpose = view.serving, f"serve-{view.serving.label}-"
@@ -95,16 +164,16 @@ def _member(seen: Seen, view: View) -> ShownMember:
         state=status.state.value if status is not None else "",
         phase=swap.phase.value if swap is not None and swap.outcome is None else "",
         way=swap.way.value if swap is not None else "",
-        prepared=_prepared(seen, target.label),
+        prepared=_prepared(seen, target),
         reason=placed.reason or (swap.reason if swap is not None else ""),
         out_of_rotation_s=swap.out_of_rotation_s if swap is not None else 0.0,
         parity=parity_summary(swap.report) if swap is not None else {},
     )
 
 
-def _prepared(seen: Seen, label: str) -> str:
-    got = seen.status.preparing if seen.status is not None else None
-    if got is None or got.version != label:
+def _prepared(seen: Seen, target: Weights) -> str:
+    got = preparing_of(seen, target)
+    if got is None:
         return ""
     if got.error is not None:
         return got.error

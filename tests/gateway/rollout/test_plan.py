@@ -6,6 +6,7 @@ from collections import deque
 
 import pytest
 
+from backends.contract import PrepareStatus
 from checkpoints.rollouts import Stage
 from gateway.rollout import commands
 from gateway.rollout.plan import begin, plan
@@ -88,6 +89,31 @@ def test_what_a_member_refuses_while_fetching_touches_no_engine() -> None:
     assert _stage(fleet) is Stage.REFUSED
     assert fleet.steps["Swap"] == 0
     assert "b will not serve it: digest_differs" in fleet.record.reason
+
+
+def test_a_fetch_that_fails_for_reasons_of_the_members_own_is_made_again() -> None:
+    fleet = world(2)
+    machine = fleet.machine("b")
+    fleet.publish(1)
+    while fleet.record is None or fleet.record.stage is not Stage.PREPARING:
+        fleet.step()
+    fleet.step()
+    machine.preparing = PrepareStatus("v1", error="the store does not answer")
+    assert [step for step in fleet.step().steps if isinstance(step, Prepare)] == [Prepare("b", 1)]
+    machine.preparing = None
+    fleet.run()
+    assert fleet.versions() == {label(1): 2}
+
+
+def test_a_member_whose_agent_has_no_store_is_left_as_it_is() -> None:
+    fleet = world(3)
+    fleet.machine("c").fixed = True
+    fleet.publish(1)
+    while fleet.record is None or fleet.record.active:
+        fleet.step()
+        fleet.advance(1)
+    assert fleet.versions() == {label(1): 2, label(0): 1}
+    assert fleet.record.evidence["without_agent"] == ["c"]
 
 
 @pytest.mark.fault("S3")

@@ -52,6 +52,8 @@ class Machine:
     name: str
     version: str = BASE
     agent: bool = True
+    fixed: bool = False
+    """Its agent never changes weights."""
     alive: bool = True
     fates: deque[str] = field(default_factory=deque)
     """How its next swaps go; after that they go well."""
@@ -79,8 +81,10 @@ class Machine:
         return self.alive and not self.busy and now >= self.restarting_until
 
     def prepare(self, number: int, now: float) -> None:
-        if self.preparing is None or self.preparing.version != label(number):
-            self.preparing = PrepareStatus(label(number), error=self.refuses)
+        if self.preparing is None or self.preparing.version not in (label(number), f"v{number}"):
+            self.preparing = PrepareStatus(
+                f"v{number}", error=self.refuses, condemned=self.refuses is not None
+            )
             self._fetched = now + self.fetch_s
 
     def take(self, order: SwapOrder, now: float) -> None:
@@ -101,7 +105,9 @@ class Machine:
     def advance(self, now: float, serving: str) -> None:
         """`serving`: what the store says; an engine that restarts comes back on it."""
         if self.preparing is not None and now >= self._fetched and self.preparing.error is None:
-            self.preparing = changed(self.preparing, ready=True)
+            self.preparing = changed(
+                self.preparing, version=label(int(self.preparing.version[1:].partition("-")[0])), ready=True
+            )
         if 0 <= self.restarting_until <= now:
             self.restarting_until = -1.0
             self.version = serving
@@ -158,6 +164,7 @@ class Machine:
             None,
             preparing=self.preparing,
             swap=self.swap,
+            fixed=self.fixed,
         )
 
 
