@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from gateway.errors import BadRequest, NotFound
 from gateway.http.admin import guard
-from gateway.rollout.desk import Desk, Start
+from gateway.rollout.desk import HISTORY, Desk, Start
 
 T = TypeVar("T")
 
@@ -41,9 +41,14 @@ def declare(app: FastAPI, token: str | None, desk: Desk | None) -> None:
         return desk
 
     @app.get("/admin/rollouts", tags=tags, dependencies=guarded)
-    async def rollouts(model: str | None = None) -> Response:
-        """What serves, what rolls out, what comes next, where each member stands, and what was before."""
-        return _json(await asked().show(model))
+    async def rollouts(model: str | None = None, past: int = HISTORY) -> Response:
+        """What serves, what rolls out, what comes next, where each member stands, and what was before.
+
+        `past`: of how many rollouts; 0 spares the store.
+        """
+        if not 0 <= past <= MAX_LISTED:
+            raise BadRequest(f"`past` is from 0 to {MAX_LISTED}.", param="past")
+        return _json(await asked().show(model, past))
 
     @app.get("/admin/rollouts/{rollout}", tags=tags, dependencies=guarded)
     async def rollout_states(rollout: str, model: str | None = None) -> Response:
@@ -94,26 +99,9 @@ def declare(app: FastAPI, token: str | None, desk: Desk | None) -> None:
 def _declare_views(app: FastAPI, guarded: list[Any], asked: Callable[[], Desk]) -> None:
     @app.get("/admin/checkpoints", tags=["rollouts"], dependencies=guarded)
     async def checkpoints(model: str | None = None, limit: int = 50) -> Response:
-        """The newest versions, what points at them, and what is in quarantine."""
-        manifests, aliases, quarantined = await asked().checkpoints(model, _limit(limit))
-        return _json(
-            {
-                "checkpoints": [
-                    {
-                        "version": manifest.version,
-                        "digest": manifest.digest,
-                        "run": manifest.run,
-                        "step": manifest.step,
-                        "kind": manifest.kind,
-                        "created": manifest.created,
-                        "aliases": [name for name, at in aliases.items() if at.version == manifest.version],
-                        "quarantined": entry.reason if (entry := quarantined.get(manifest.digest)) else None,
-                    }
-                    for manifest in manifests
-                ],
-                "aliases": {name: at.version for name, at in aliases.items()},
-            }
-        )
+        """The newest versions: lineage, metrics, what points at them, what became of them."""
+        shown, aliases = await asked().checkpoints(model, _limit(limit))
+        return _json({"checkpoints": shown, "aliases": aliases})
 
     @app.get("/admin/journal", tags=["rollouts"], dependencies=guarded)
     async def journal(model: str | None = None, limit: int = 50) -> Response:

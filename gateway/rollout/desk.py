@@ -19,9 +19,10 @@ from gateway import errors
 from gateway.rollout import commands
 from gateway.rollout.build import Rollouts
 from gateway.rollout.commands import NotPossible
+from gateway.rollout.past import ShownCheckpoint, show_checkpoint
 from gateway.rollout.plan import begin
 from gateway.rollout.run import ModelRollouts
-from gateway.rollout.shown import ShownCheckpoint, ShownRollouts, show, show_checkpoint
+from gateway.rollout.shown import ShownRollouts, show
 from gateway.settings.rollout import RolloutMode
 
 T = TypeVar("T")
