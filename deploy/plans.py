@@ -39,8 +39,10 @@ TRAINING = (
 )
 """The trainer: TRL with what it needs, what a run leaves (TensorBoard, metrics, plots), readers of data."""
 DEEPSPEED = ("deepspeed==0.19.8", "hjson==3.1.0", "msgpack==1.2.4")
-"""A source distribution that imports torch while it is built, so it is built in the environment itself; its
-kernels are compiled when a run needs them."""
+"""A source distribution that imports torch while it is built, so it is built in the environment itself."""
+DEEPSPEED_CPU = ("env", "DS_BUILD_SHM_COMM=1", "DS_ACCELERATOR=cpu")
+"""Compiles what processes on a CPU exchange gradients by. Left to the first run, one that is killed meanwhile
+leaves a lock on which all later ones wait."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,15 @@ def _training_steps(root: Path, pip: tuple[str, ...], device: str) -> list[Step]
     pins = tuple(word for path in constraints for word in ("-c", str(path)))
     advice = "Is the package index reachable? The next run goes on from here."
     inputs = (*TRAINING, *(path.read_text() for path in constraints))
+    deepspeed = (*pip, "--no-deps", "--no-build-isolation", *DEEPSPEED)
+    compiled = (*DEEPSPEED_CPU, *pip, "--no-cache-dir", "--no-deps", "--no-build-isolation", *DEEPSPEED)
     return [
         Step("install the trainer", inputs, ((*pip, *pins, *torch, *TRAINING),), advice=advice),
         Step(
             "install DeepSpeed",
-            DEEPSPEED,
-            ((*pip, "--no-deps", "--no-build-isolation", *DEEPSPEED),),
-            advice=advice,
+            (*DEEPSPEED, *(DEEPSPEED_CPU if device == "cpu" else ())),
+            (compiled, deepspeed) if device == "cpu" else (deepspeed,),
+            advice="Without a C++ compiler its kernels are left out." if device == "cpu" else advice,
         ),
     ]
 
