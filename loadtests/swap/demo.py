@@ -28,6 +28,7 @@ from loadtests.swap.traffic import Judged, Traffic, judge
 from loadtests.wire import Target
 
 RATE = 15.0
+CONTINUED = ("changeover_continuations_total", 'outcome="continued"')
 LIMIT_S = 420.0
 """For one rollout; a restart of each engine fits in."""
 
@@ -137,6 +138,7 @@ def killed_in_mid_swap(play: Scene, story: Story, source: Path, step: int) -> Pa
     """The engine dies while its weights change: it comes back on what should be served, and is swapped."""
     changed = play.perturbed(source, f"step-{step}", seed=step)
     version = play.publish(changed, step)
+    play.ask("POST", "/admin/rollouts", {"version": str(version)})
     victim = _swapping(play)
     pid = play.kill_engine(victim)
     story.tell(f"{victim} was swapping: killed its engine (process {pid})")
@@ -172,6 +174,14 @@ class Stream:
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait_begun(self) -> None:
+        """Until its first event. Raises SceneFailed."""
+        deadline = time.monotonic() + LIMIT_S
+        while not self.events:
+            if self.fault or time.monotonic() > deadline:
+                raise SceneFailed(f"a stream did not begin: {self.fault}")
+            time.sleep(0.01)
 
     def wait(self, within_s: float) -> None:
         self._thread.join(within_s)
@@ -210,30 +220,23 @@ class Stream:
 
 def stream_goes_on(play: Scene, story: Story, source: Path, step: int) -> Path:
     """Streams run on both engines when the next version comes: none ends before its time."""
-    before = _continued(play)
+    before = play.counted(*CONTINUED)
     streams = [Stream(play, 900) for _ in range(4)]
     changed = play.perturbed(source, f"step-{step}", seed=step)
     version = play.publish(changed, step, "--probe", "none")
     for stream in streams:
         stream.start()
+        stream.wait_begun()
+    play.ask("POST", "/admin/rollouts", {"version": str(version)})
     roll_out(play, story, version)
     for stream in streams:
         stream.wait(LIMIT_S)
         story.tell(f"a stream ended {'whole' if stream.whole else 'broken'} after {stream.tokens} events")
         if not stream.whole:
             raise SceneFailed(f"a stream broke: {stream.fault or 'no end'}")
-    story.continued += int(_continued(play) - before)
+    story.continued += int(play.counted(*CONTINUED) - before)
+    story.tell(f"{story.continued} of them went on on another engine of the same version")
     return changed
-
-
-def _continued(play: Scene) -> float:
-    """Answers that went on on another engine, as the gateway counts them."""
-    connection = http.client.HTTPConnection("127.0.0.1", play.port, timeout=30)
-    connection.request("GET", "/metrics")
-    page = connection.getresponse().read().decode()
-    connection.close()
-    lines = (line for line in page.splitlines() if line.startswith("changeover_continuations_total{"))
-    return sum(float(line.rpartition(" ")[2]) for line in lines if 'outcome="failed"' not in line)
 
 
 def perform(play: Scene, story: Story) -> Judged:
@@ -247,6 +250,7 @@ def perform(play: Scene, story: Story) -> Judged:
         broken_ones(play, story, first)
         story.chapter("A checkpoint that does not compute what its trainer computed")
         failing_probe(play, story, first, 1)
+        play.configure(auto=False)  # from here on the moment matters
         story.chapter("An engine is killed in mid-swap")
         second = killed_in_mid_swap(play, story, first, 60)
         story.chapter("Streams run when the next version comes")

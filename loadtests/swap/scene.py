@@ -28,6 +28,7 @@ from loadtests.processes import Server, free_ports, start
 MODEL = "tiny-llama"
 ADMIN = "demo"
 START_S = 420.0
+CONFIG = "infer_config.yaml"
 WEIGHTS = Path(__file__).parents[1] / "publish" / "weights.py"
 JSON = dict[str, Any]
 
@@ -111,6 +112,30 @@ class Scene:
                 return shown
             time.sleep(0.2)
         raise SceneFailed(f"not every member serves version {version}: {shown.get('next')}")
+
+    def counted(self, name: str, *labels: str) -> float:
+        """A metric, added up over its series that have these labels (`outcome="ok"`)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", "/metrics")
+            page = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        lines = (line for line in page.splitlines() if line.startswith((f"{name}{{", f"{name} ")))
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(label in line for label in labels))
+
+    def configure(self, **rollout: object) -> None:
+        """Change the rollouts' settings while everything runs. Returns when they were taken over."""
+        before = self.counted("changeover_config_reloads_total")
+        config = self.root / CONFIG
+        settings = msgspec.json.decode(config.read_bytes())
+        settings["rollout"] |= rollout
+        config.write_bytes(msgspec.json.encode(settings))
+        deadline = time.monotonic() + 30
+        while self.counted("changeover_config_reloads_total") == before:
+            if time.monotonic() > deadline:
+                raise SceneFailed("changed settings were not taken over")
+            time.sleep(0.1)
 
     # Checkpoints
 
@@ -229,8 +254,13 @@ class _OverSocket(http.client.HTTPConnection):
 
 
 @contextmanager
-def scene(root: Path, engine_python: Path, *, replicas: int = 2, **rollout: object) -> Iterator[Scene]:
-    """Everything started and ready. `rollout`: its settings. Raises ServerFailed, SceneFailed."""
+def scene(
+    root: Path, engine_python: Path, *, replicas: int = 2, cache: str = "off", **rollout: object
+) -> Iterator[Scene]:
+    """Everything started and ready. `cache`: its type; `rollout`: its settings.
+
+    Raises ServerFailed, SceneFailed.
+    """
     (port,) = free_ports(1)
     settings = {
         "server": {"host": "127.0.0.1", "port": port, "settle_s": 0, "drain_s": 2},
@@ -245,10 +275,10 @@ def scene(root: Path, engine_python: Path, *, replicas: int = 2, **rollout: obje
         "checkpoints": {"store": str(root / "store"), "local": str(root / "local")},
         "rollout": rollout,
         "admin": {"token": ADMIN},
-        "cache": {"type": "off"},
+        "cache": {"type": cache},
         "logging": {"requests": False},
     }
-    config = root / "infer_config.yaml"
+    config = root / CONFIG
     config.write_bytes(msgspec.json.encode(settings))
     server = start("serve", [*command(), "serve", "--config", str(config)])
     made = Scene(root, engine_python, port, server)
