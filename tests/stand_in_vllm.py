@@ -53,7 +53,7 @@ class Engine:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.weights = weights_of(folder) if folder.is_dir() else "none"
+        self.weights = weights_of(folder) if any(folder.glob("*.safetensors")) else "none"
         self.label = ""
         self.adapters: dict[str, str] = {}
         self.cache: dict[str, str] = {}

@@ -22,6 +22,8 @@ from backends.vllm.command import Command, Listen, UnixListen, engine_command
 from backends.vllm.guard import ELSEWHERE_VARIABLE
 from backends.vllm.install import Installation, find_engine
 
+KERNELS_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -33,6 +35,9 @@ class Recipe:
     token: str
     scratch: Path
     inherited: Mapping[str, str]
+    kernels: Path
+    """Where compiled kernels are kept: what an engine compiles for its first log-probabilities takes half a
+    minute, and its temporary folder is emptied."""
 
     def command(self, weights: Weights, elsewhere: str = "") -> Command:
         """`elsewhere`: start out of rotation, for this reason."""
@@ -48,9 +53,10 @@ class Recipe:
             cores=len(os.sched_getaffinity(0)),
             inherited=self.inherited,
         )
-        if not elsewhere:
-            return command
-        return Command(command.argv, {**command.environment, ELSEWHERE_VARIABLE: elsewhere})
+        environment = {KERNELS_VARIABLE: str(self.kernels), **command.environment}
+        if elsewhere:
+            environment[ELSEWHERE_VARIABLE] = elsewhere
+        return Command(command.argv, environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,13 @@ def assign(
         model=place.model,
         base=base_weights(version, model),
         recipe=Recipe(
-            settings, engine, listen or UnixListen(place.engine_socket), token, place.scratch, environment
+            settings,
+            engine,
+            listen or UnixListen(place.engine_socket),
+            token,
+            place.scratch,
+            environment,
+            kernels=cache.parent / "kernels",
         ),
         log=place.log,
         copies=copies,

@@ -125,6 +125,7 @@ class Swapping:
         weights = run.weights
         try:
             await steps.complete_launch(self.keeper, self._assignment.model, run)
+            await asyncio.to_thread(self._tools.questioner.fingerprint, weights)  # its first is slow
             report = await asyncio.to_thread(self._tools.questioner.replay, weights, {})
             wanted = await self._read_wanted()
         except (CheckpointError, EngineRefused, httpx2.TransportError, OSError) as error:

@@ -146,13 +146,12 @@ class Keeper:
 
         The caller then proves it. Raises EngineEnded if it ends before that. Not bounded by itself.
         """
-        self._ordered = weights
-        while self._run is None or not self._run.ordered or self._run.weights is not weights:
+        before, self._ordered = self._run, weights
+        while (run := self._run) is None or run is before or not run.ordered or run.weights is not weights:
             self._launched.clear()
-            if self._run is not None:
-                self._run.process.kill()
+            if run is not None:
+                run.process.kill()
             await self._launched.wait()
-        run = self._run
         async with asyncio.TaskGroup() as group:
             waits = [
                 group.create_task(event.wait(), name=f"{self._assignment.name}:relaunch")

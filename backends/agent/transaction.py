@@ -218,6 +218,8 @@ class Transaction:
     async def _warm(self) -> None:
         await steps.warm_up(self._tools, self._new, self._order.warm_up)
         if self._status.way is Way.RESTART:
+            # The first log-probabilities of an engine are slow; clients are not to wait for them.
+            await asyncio.to_thread(self._tools.questioner.fingerprint, self._new)
             await self._tools.keeper.enter(Why.UNPROVED)  # not into rotation yet: the swap still runs
 
     async def _hold(self) -> None:

@@ -92,7 +92,7 @@ def _model_arguments(settings: EngineSettings) -> list[str]:
     if settings.eager:
         arguments += ["--enforce-eager"]
     if settings.enable_lora:
-        arguments += ["--enable-lora"]
+        arguments += ["--enable-lora", "--max-loras", "2", "--max-cpu-loras", "4"]  # old and new run together
     return arguments
 
 

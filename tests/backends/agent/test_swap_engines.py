@@ -60,7 +60,7 @@ class Swapped:
         """The label, and all that can be compared: text and log-probabilities."""
         body = {"model": MODEL, "prompt": prompt, "max_tokens": 12, "temperature": 0, "logprobs": 3}
         with self.engine.http() as client:
-            response = client.post("/v1/completions", json=body)
+            response = client.post("/v1/completions", json=body, timeout=LIMIT_S)
         assert response.status_code == 200, response.text
         choice = response.json()["choices"][0]
         return response.headers[VERSION_HEADER], (choice["text"], choice["logprobs"]["token_logprobs"])

@@ -87,6 +87,7 @@ def test_everything_set_on_cuda() -> None:
     assert " ".join(made.argv) == (
         "/venv/bin/vllm serve org/model-7b --served-model-name big --tensor-parallel-size 4 "
         "--max-num-seqs 256 --dtype bfloat16 --max-model-len 8192 --enable-lora "
+        "--max-loras 2 --max-cpu-loras 4 "
         "--gpu-memory-utilization 0.85 --middleware backends.vllm.guard.Guard --api-server-count 1 "
         "--disable-uvicorn-access-log --shutdown-timeout 5 --max-loras 3 --host 0.0.0.0 --port 8001"
     )
