@@ -155,7 +155,9 @@ class Stage:
         if request.path in CONTROL_METHODS:
             return await self._control.reply(request)
         models = [self.behaviour.model]
-        return surface.surface_reply(request, self.behaviour, models, self._counters(), self._created)
+        return surface.surface_reply(
+            request, self.behaviour, models, self._counters(), self._created, self.engine.weights
+        )
 
     def headers(self) -> tuple[tuple[str, str], ...]:
         """Those that every answer carries."""

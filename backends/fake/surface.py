@@ -60,7 +60,12 @@ def refused(request: Request) -> Reply | None:
 
 
 def surface_reply(
-    request: Request, behaviour: Behaviour, models: list[str], counters: metrics.Counters, created: int
+    request: Request,
+    behaviour: Behaviour,
+    models: list[str],
+    counters: metrics.Counters,
+    created: int,
+    weights: str,
 ) -> Reply:
     """The answer to a path that is served and is neither generation nor control."""
     path = request.path
@@ -81,7 +86,7 @@ def surface_reply(
     if path == "/tokenize":
         return _tokenize(given, behaviour)
     if path == "/detokenize":
-        return json_reply({"prompt": detokenize(given.tokens or [])})
+        return json_reply({"prompt": detokenize(given.tokens or [], weights)})
     return _embeddings(given, behaviour, request.name, created)
 
 

@@ -1,15 +1,15 @@
 """What the fake engine says, and how it counts: pure functions.
 
 Text follows from prompt, weights, seed and choice alone, so that an answer of the wrong weights or for
-another caller is seen. The vocabulary is the 256 bytes (text is tokenised to its UTF-8 bytes, which makes
-counting and reversing trivial) and, above them, the words that are generated.
+another caller is seen; each token from all before it, so that who is given a part as prompt goes on with
+it. The vocabulary is the 256 bytes (text is tokenised to its UTF-8 bytes, which makes counting and
+reversing trivial) and, above them, the words that are generated.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from hashlib import shake_128
 from typing import NamedTuple
 
 from backends.fake.behaviour import Answer, Say
@@ -57,14 +57,16 @@ def prompt_text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else ",".join(map(str, prompt))
 
 
-def detokenize(ids: Sequence[int]) -> str:
-    """The text of tokens. Bytes that are no UTF-8 and unknown ids show as U+FFFD."""
+def detokenize(ids: Sequence[int], weights: str = "") -> str:
+    """The text of tokens, to an engine with these weights. Bytes that are no UTF-8 and unknown ids show as U+FFFD."""
     data = bytearray()
     for token in ids:
         if 0 <= token < FIRST_WORD_ID:
             data.append(token)
         elif token < WEIGHTS_NAME_ID:
             data += _VOCABULARY[token - FIRST_WORD_ID].encode()
+        elif token == WEIGHTS_NAME_ID and weights:
+            data += f" {weights}".encode()
         else:
             data += "\ufffd".encode()
     return data.decode(errors="replace")
@@ -79,14 +81,27 @@ def generate(
     if answer.say is Say.PROMPT:
         return _pieces(said, answer.event_bytes)
     vocabulary = _MULTIBYTE_TOKENS if answer.multibyte else _TOKENS
-    told = f"{weights}\0{seed}\0{choice}\0{prompt!r}".encode()
-    drawn = shake_128(told).digest(count)
-    tokens = [vocabulary[byte] for byte in drawn]
-    if weights and tokens:
-        tokens[0] = Token(WEIGHTS_NAME_ID, f" {weights}")
+    drawn = zlib.crc32(f"{weights}\0{seed}\0{choice}".encode())
+    ids = prompt_ids(prompt)
+    state = zlib.crc32(ids, drawn) if isinstance(ids, bytes) else _after(ids, drawn)
+    tokens: list[Token] = []
+    begins = isinstance(ids, bytes) or WEIGHTS_NAME_ID not in ids
+    if weights and count and begins:
+        tokens.append(Token(WEIGHTS_NAME_ID, f" {weights}"))
+        state = _after((WEIGHTS_NAME_ID,), state)
+    while len(tokens) < count:
+        tokens.append(vocabulary[(state * 2654435761 >> 13) & 255])
+        state = _after((tokens[-1].id,), state)
     if answer.event_bytes:
         tokens = [Token(token.id, _filled(token.text, answer.event_bytes)) for token in tokens]
     return tokens
+
+
+def _after(ids: Sequence[int], state: int) -> int:
+    """The state behind these tokens; of text the same as of its bytes."""
+    for token in ids:
+        state = zlib.crc32(token.to_bytes(1 if token < FIRST_WORD_ID else 4, "little"), state)
+    return state
 
 
 def logprob(weights: str, token: int, position: int) -> float:

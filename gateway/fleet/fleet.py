@@ -76,6 +76,8 @@ class Fleet:
         no split, and nobody in rotation serves anything else."""
         self.width = 0
         """Members in rotation."""
+        self.has_agents = False
+        """Whether any member has an agent beside it."""
         self.on_change: Callable[[], None] = _nobody
         """Called after the rotation has changed."""
         self.on_names: Callable[[], None] = _nobody
@@ -164,6 +166,7 @@ class Fleet:
             member.retire()
         self._left = [member for member in (*self._left, *gone) if member.in_flight]
         come = [self._admit(spec, now) for name, spec in wanted.items() if name not in self._members]
+        self.has_agents = any(member.spec.control is not None for member in self._members.values())
         if gone or come:
             self._rebuild()
         return come, gone

@@ -44,6 +44,8 @@ class Attempting(Ticket, ABC):
     _replaced = False
     _head: Told | None = None
     """Of a stream whose body has not begun."""
+    _pinned = ""
+    """The version that has to answer, because it began to."""
 
     def __init__(
         self,
@@ -80,15 +82,20 @@ class Attempting(Ticket, ABC):
         if self.phase is not PLACED:
             return
         self._record.admitted = now
-        request = self.request
-        if request.aim is None:
-            lease = self._service.fleet.lease(request.hint, request.tokens, self._tried)
-        else:
-            lease = self._service.lease_aimed(request, request.aim, self._tried)
+        lease = self._find(self._tried)
         if lease is None:
             self._service.defer(self, now)
         else:
             self._go(lease)
+
+    def _find(self, tried: tuple[str, ...]) -> Lease | None:
+        """A place on a member that will do."""
+        request = self.request
+        if self._pinned:
+            return self._service.fleet.lease_at(self._pinned, request.hint, request.tokens, tried)
+        if request.aim is None:
+            return self._service.fleet.lease(request.hint, request.tokens, tried)
+        return self._service.lease_aimed(request, request.aim, tried)
 
     def _go(self, lease: Lease) -> None:
         self._lease = lease
@@ -160,11 +167,7 @@ class Attempting(Ticket, ABC):
             return False
         # No engine has worked for it yet: then trying again makes no overload worse, and costs no budget.
         free = reason in (RetryReason.DRAINING, RetryReason.REFUSED, RetryReason.VERSION)
-        request = self.request
-        if request.aim is None:
-            following = service.fleet.lease(request.hint, request.tokens, tried)
-        else:
-            following = service.lease_aimed(request, request.aim, tried)
+        following = self._find(tried)
         if following is None:
             return False
         if not free and not service.may_retry(now):
@@ -179,7 +182,7 @@ class Attempting(Ticket, ABC):
 
     def _wait_for_another(self, attempt: Attempt, now: float) -> bool:
         """Nothing was begun and nobody else is there: wait for a member, within the queue's limit."""
-        if now >= self.wait_until or not self.exchange.open:
+        if now >= self.wait_until or self._pinned or not self.exchange.open:
             return False
         self._let_go(attempt)
         self._record.answered = 0.0

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING
 from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
 from gateway.fleet.evidence import Kind
 from gateway.fleet.member import Lease, Member
-from gateway.flow.aim import Aim, not_served
+from gateway.flow.aim import not_served
 from gateway.flow.attempt import Attempting
 from gateway.flow.limits import Overdue, past_deadline, silent
 from gateway.flow.marks import marks
-from gateway.flow.phase import ANSWERING, ENDED, FAILED, FAULTS, RETRY_STATUS, WAITING
+from gateway.flow.phase import ANSWERING, CONNECTING, ENDED, FAILED, FAULTS, RETRY_STATUS, WAITING
 from gateway.flow.quota import Grant
 from gateway.flow.request import Request
+from gateway.flow.resume.driver import continuation
+from gateway.flow.resume.kept import Kept, amended
+from gateway.flow.resume.produced import CannotContinue
+from gateway.flow.resume.rejoin import cut_short
 from gateway.http.exchange import Exchange
-from gateway.observe.labels import Attempt, RetryReason
+from gateway.observe.labels import Attempt, Continued, RetryReason
 from gateway.observe.outcome import Outcome
 from gateway.upstream.faults import Fault
 from gateway.upstream.headers import Headers, Told, read_answer
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 
 _OK, _DONE = Outcome.OK, Attempt.OK
 
+MAX_CONTINUED = 3
+"""How often one stream may go on elsewhere."""
+
 
 class Call(Attempting):
     """Made by the pipeline for each request; `start` whenever it is admitted."""
@@ -46,6 +53,10 @@ class Call(Attempting):
     _paused_at = 0.0
     _own_limit = False
     """Whether the client's own limit is the shorter one."""
+    _kept: Kept | None = None
+    """Of a stream that another engine may go on with: what it has brought."""
+    _feeding = False
+    """Whether what comes is taken by `_kept` on its way."""
 
     def __init__(
         self, service: Service, exchange: Exchange | Shared, request: Request, grant: Grant | None, now: float
@@ -61,6 +72,9 @@ class Call(Attempting):
             self._own_limit = True
         self._spoke_at = now
         exchange.on_gone = self.leave
+        if request.resumable and service.continues:
+            self._kept = Kept(request.body)
+            request.body = amended(request.body)
 
     def __repr__(self) -> str:
         return f"<Call {self.request.route} {self.phase.value} on={self.member} tried={self._tried}>"
@@ -80,7 +94,7 @@ class Call(Attempting):
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
         told = self._with_version(told, lease)
-        if self.request.aim is not None and status < 400 and self._is_unwanted(self.request.aim, now):
+        if (self.request.aim is not None or self._pinned) and status < 400 and self._is_unwanted(now):
             return
         if status == 200 and self.request.stream:
             self._head = told
@@ -98,8 +112,10 @@ class Call(Attempting):
         record.status = 200
         now = record.answered = record.first = record.last = monotonic()
         told = self._with_version(told, lease)
-        if self.request.aim is not None and self._is_unwanted(self.request.aim, now):
+        if (self.request.aim is not None or self._pinned) and self._is_unwanted(now):
             return
+        if self._kept is not None and told.streams and not self._pinned:
+            body = self._kept.shown(body)
         if self.request.answer.whole(told, self._marks(told.version), body):
             self._succeed(member, now)
         else:
@@ -120,10 +136,17 @@ class Call(Attempting):
         record.version = told.version.decode("latin-1")
         return told
 
-    def _is_unwanted(self, aim: Aim, now: float) -> bool:
+    def _is_unwanted(self, now: float) -> bool:
         """Whether these weights will not do. Then it goes elsewhere, and the client gets nothing of them."""
-        if aim.admits(self._record.version):
+        aim, version = self.request.aim, self._record.version
+        if version == self._pinned or (not self._pinned and aim is not None and aim.admits(version)):
             return False
+        if self._pinned:
+            self._record.version = self._pinned
+            if not self._retry(RetryReason.VERSION, Attempt.OTHER_VERSION, now):
+                self._stop_short(f"no other engine serves version {self._pinned}", now)
+            return True
+        assert aim is not None
         self._record.changed = False
         self._record.version = ""
         if not (
@@ -138,7 +161,9 @@ class Call(Attempting):
         self.phase = ANSWERING
         if self._head is not None:
             self._head = None
-        self._record.status = status
+        if not self._pinned:
+            self._record.status = status
+            self._feeding = self._kept is not None and status == 200 and told.streams
         self.request.body = b""
         self.request.answer.head(status, told, self._marks(told.version))
 
@@ -159,12 +184,17 @@ class Call(Attempting):
             self._service.series.inter_chunk.observe(now - record.last)
         else:
             record.first = now
-            if self._head is not None:
-                self._answer(200, self._head)
+        if self._head is not None:
+            self._answer(200, self._head)
         record.last = self._spoke_at = now
         lease = self._lease
         assert lease is not None
         lease.member.health.flowing(now)
+        if self._feeding:
+            assert self._kept is not None
+            data = self._kept.feed(data)
+            if not data:
+                return
         self.request.answer.data(data)
         if self.exchange.congested and self._connection is not None and self.phase is ANSWERING:
             self._paused_at = now
@@ -181,6 +211,12 @@ class Call(Attempting):
         assert lease is not None
         record = self._record
         now = record.last = monotonic()
+        if self._feeding:
+            assert self._kept is not None
+            if not self._kept.ended:
+                self._cut_off(Fault.TRUNCATED, now)
+                return
+            self.request.answer.data(self._kept.rest())
         if not self.request.answer.done():
             self._cut_off(Fault.TRUNCATED, now)
             return
@@ -231,6 +267,8 @@ class Call(Attempting):
             return
         if fault in (Fault.REFUSED, Fault.CONNECT_TIMEOUT) and self._wait_for_another(attempt, now):
             return
+        if self._pinned and self._go_on(attempt):
+            return
         self._fail(BackendFailed(f"The request failed: {fault.sentence}."), now, attempt)
 
     def _cut_off(self, fault: Fault, now: float) -> None:
@@ -239,11 +277,59 @@ class Call(Attempting):
         assert lease is not None
         kind, attempt, _ = FAULTS[fault]
         self._service.blame(lease.member, kind, now)
+        if self._go_on(attempt):
+            return
         error = BackendFailed(f"The answer is incomplete: {Fault.TRUNCATED.sentence}.")
         self._record.error = error.message
         started = self.exchange.started
         self.request.answer.broken(error, self._marks(b""))
         self._finish(Outcome.TRUNCATED if started else Outcome.BACKEND_ERROR, now, attempt)
+
+    # On another engine
+
+    def _go_on(self, attempt: Attempt) -> bool:
+        """Let another member of the same version finish what this one began, if any of it has been seen."""
+        kept, lease = self._kept, self._lease
+        if kept is None or lease is None or not self.exchange.open or not self.exchange.started:
+            return False
+        if kept.continued >= MAX_CONTINUED or not (self._feeding or self._pinned):
+            return False
+        kept.continued += 1
+        kept.drop_half()
+        self._feeding = False
+        self._pinned = self._pinned or self._record.version
+        self._tried = (lease.member.name,)
+        self._let_go(attempt)
+        self.phase = CONNECTING
+        self._connect = self._service.tasks.start("continue", self._find_rest(kept))
+        return True
+
+    async def _find_rest(self, kept: Kept) -> None:
+        fleet = self._service.fleet
+        try:
+            following = await continuation(fleet, self.request, kept, self._pinned, self._tried)
+        except CannotContinue as reason:
+            self._connect = None
+            self._service.series.continuations.add(Continued.IMPOSSIBLE)
+            self._stop_short(str(reason), monotonic())
+            return
+        self._connect = None
+        self._service.series.continuations.add(Continued.CONTINUED)
+        if following.request is not None and following.lease is not None:
+            self.request = following.request
+            self._go(following.lease)
+            return
+        # All tokens had come.
+        now = self._record.last = monotonic()
+        self.phase = ANSWERING
+        self.request.answer.data(following.rest)
+        if self.request.answer.done():
+            self._finish(_OK, now, None)
+        else:
+            self._stop_short("its end is not understood", now)
+
+    def _stop_short(self, reason: str, now: float) -> None:
+        self._fail(cut_short(reason), now, Attempt.RESET)
 
     # Time and the client
 
@@ -272,6 +358,8 @@ class Call(Attempting):
         if self._lease is not None:
             self._service.blame(self._lease.member, kind, now)
         attempt = Attempt.TIMEOUT if kind.counts else Attempt.CANCELLED
+        if kind is Kind.SILENCE and self._go_on(attempt):
+            return
         self._fail(DeadlineExceeded(overdue.sentence), now, attempt)
 
     def _give_up_on_client(self, now: float) -> None:

@@ -78,6 +78,8 @@ class Request(msgspec.Struct, eq=False):
     tokens: int = 1
     """Estimate of prompt plus answer."""
     hint: Hint = msgspec.field(default_factory=Hint)
+    resumable: bool = False
+    """A stream that another engine may go on with if the one that began it has gone."""
     timeout_s: float | None = None
     """The client's own limit."""
     reuse: Reuse | None = None

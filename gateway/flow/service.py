@@ -29,7 +29,7 @@ from gateway.http.exchange import Exchange
 from gateway.observe import labels
 from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
-from gateway.settings.tree import Limits, Retries, Timeouts
+from gateway.settings.tree import Continuation, Limits, Retries, Timeouts
 from gateway.tasks import TaskOwner
 
 _REFUSALS: dict[Reason, tuple[labels.Refusal, type[GatewayError], str]] = {
@@ -45,6 +45,7 @@ _REFUSALS: dict[Reason, tuple[labels.Refusal, type[GatewayError], str]] = {
 
 
 _GONE = Outcome.CLIENT_GONE
+_ON, _AUTO = Continuation.ON, Continuation.AUTO
 
 
 @dataclass(slots=True)
@@ -90,6 +91,12 @@ class Service:
 
     def __repr__(self) -> str:
         return f"<Service {self.name} live={len(self.live)} {self.admission!r}>"
+
+    @property
+    def continues(self) -> bool:
+        """Whether streams are kept so that another engine may go on with them."""
+        mode = self.retries.continuation
+        return mode is _ON or (mode is _AUTO and self.fleet.has_agents)
 
     def submit(self, call: Call, now: float) -> None:
         """A request has come: it goes to a member, waits, or is refused."""

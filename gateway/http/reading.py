@@ -60,7 +60,7 @@ class Affinity:
 
 
 NO_HINT = Hint()
-_PREDICT = Route.PREDICT
+_PREDICT, _COMPLETIONS, _CHAT = Route.PREDICT, Route.COMPLETIONS, Route.CHAT
 
 
 @dataclass(slots=True)
@@ -127,6 +127,8 @@ class Reader:
         tokens = seen.tokens(route.generates)
         request = Request(route.name, route.path, body, answer, b"", model, stream, tokens, hint)
         request.request_id = exchange.request_id
+        if stream:
+            request.resumable = route.name is _COMPLETIONS or route.name is _CHAT
         if (seen.temperature == 0 or seen.seed is not None or asked.cache_control) and route.reusable:
             certain = deterministic(seen.temperature, seen.seed, seen.n)
             request.reuse = reuse(certain, asked.cache_control)
@@ -147,6 +149,7 @@ class Reader:
             request_id=exchange.request_id,
             model=wanted.model or "",
             stream=wanted.stream,
+            resumable=wanted.stream,
             tokens=len(text) // openai.BYTES_PER_TOKEN + 1 + wanted.max_tokens * predict.copies(wanted),
             hint=self.affinity.hint(text, asked.session, body, None) if self.affinity.wanted else NO_HINT,
             timeout_s=wanted.timeout,

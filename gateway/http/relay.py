@@ -183,8 +183,7 @@ class Relay(msgspec.Struct, eq=False):
     def head(self, status: int, told: Told, marks: bytes) -> None:
         exchange = self._exchange
         # A compressed stream is passed on unread: whether it is whole only its client can tell.
-        readable = told.content_encoding in (b"", b"identity")
-        if status == 200 and readable and told.content_type.startswith(b"text/event-stream"):
+        if status == 200 and told.streams:
             if exchange.started and told.version:
                 # Its head went out to keep it alive, before anybody knew who would answer.
                 exchange.write(b": x-model-version: %b\n\n" % told.version)

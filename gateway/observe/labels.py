@@ -84,6 +84,15 @@ class RetryReason(StrEnum):
     """Other weights answered than those that were asked for."""
 
 
+class Continued(StrEnum):
+    """What became of a stream whose engine had gone."""
+
+    CONTINUED = "continued"
+    """Another engine of the same version went on with it."""
+    IMPOSSIBLE = "impossible"
+    """It ended in an error event that says why."""
+
+
 class Refusal(StrEnum):
     """Why a request was not admitted."""
 

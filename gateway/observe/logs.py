@@ -96,4 +96,7 @@ class Logs:
 
 
 def _touched() -> list[logging.Logger]:
-    return [logging.getLogger(), *map(logging.getLogger, (*OWN_LOGGERS, *FOREIGN_LOGGERS, *TALKATIVE_LOGGERS))]
+    return [
+        logging.getLogger(),
+        *map(logging.getLogger, (*OWN_LOGGERS, *FOREIGN_LOGGERS, *TALKATIVE_LOGGERS)),
+    ]

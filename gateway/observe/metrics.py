@@ -45,6 +45,8 @@ class ModelSeries:
         """By `Refusal`."""
         self.retries = Choice(cells, table.RETRIES, labels)
         """By `RetryReason`."""
+        self.continuations = Choice(cells, table.CONTINUATIONS, labels)
+        """By `Continued`."""
         self.retry_budget_exhausted = Counter(cells, table.RETRY_BUDGET, labels)
         self.cache = Choice(cells, table.CACHE, labels)
         """By `CacheEvent`."""
@@ -66,7 +68,7 @@ class ModelSeries:
         for handle in (
             *(self.in_flight, self.queued, self.queue, self.overhead, self.inter_chunk, self.batch_size),
             *(self.refused, self.retries, self.retry_budget_exhausted, self.cache, self._tokens),
-            self.takeovers,
+            *(self.takeovers, self.continuations),
         ):
             handle.close(cells)
         self.versions.close()

@@ -17,6 +17,7 @@ from gateway.observe.labels import (
     Attempt,
     CacheEvent,
     ConnectionState,
+    Continued,
     Refusal,
     Reload,
     RetryReason,
@@ -180,6 +181,13 @@ RETRIES = _counter(
     "reason",
     values=RetryReason,
 )
+CONTINUATIONS = _counter(
+    "continuations_total",
+    "Streams whose engine had gone, by what became of them.",
+    "model",
+    "outcome",
+    values=Continued,
+)
 RETRY_BUDGET = _counter(
     "retry_budget_exhausted_total", "Retries not made because the budget was spent.", "model"
 )
@@ -287,7 +295,16 @@ WINDOW = Family("window", Kind.WINDOW, "The last 60 s on an inference route.", (
 
 FAMILIES: tuple[Family, ...] = (
     *(REQUESTS, DURATION, TTFT, QUEUE, OVERHEAD, INTER_CHUNK, TOKENS, IN_FLIGHT, QUEUED, REFUSED),
-    *(RETRIES, RETRY_BUDGET, ATTEMPTS, MEMBER_STATE, MEMBER_IN_FLIGHT, CONNECTIONS, LOAD_ERRORS),
+    *(
+        RETRIES,
+        CONTINUATIONS,
+        RETRY_BUDGET,
+        ATTEMPTS,
+        MEMBER_STATE,
+        MEMBER_IN_FLIGHT,
+        CONNECTIONS,
+        LOAD_ERRORS,
+    ),
     *(OPEN_CONNECTIONS, CACHE, CACHE_BYTES, CACHE_ENTRIES, BATCH_SIZE, RELOADS, LAST_RELOAD, LAG),
     *(VERSION_REQUESTS, VERSION_FAULTS, VERSION_DURATION, VERSION_TTFT, VERSION_LENGTH, VERSION_PROMPT),
     *(ROLLOUT_ACTIVE, ROLLOUT_OUTCOMES, SWAP_SECONDS, SWAP_FAILURES, MEMBERS_BY_VERSION, PARITY_K3),

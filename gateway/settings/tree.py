@@ -203,6 +203,12 @@ class Health(Section):
         return self
 
 
+class Continuation(StrEnum):
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Retries(Section):
     """Second tries, before the first byte of an answer only."""
 
@@ -212,6 +218,9 @@ class Retries(Section):
     """Retries allowed as a share of requests."""
     budget_min_per_s: float = Field(default=10, ge=0)
     """Retries a second that are always allowed."""
+    continuation: Annotated[Continuation, BeforeValidator(switch)] = Continuation.AUTO
+    """Whether a stream whose engine has gone goes on on another one of the same version: `on`, `off`, or
+    `auto` (with engines that an agent keeps). For that they are asked for the ids of their tokens."""
 
 
 class Key(Section):

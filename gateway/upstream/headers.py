@@ -155,6 +155,9 @@ _TOLD = frozenset(
 """Answer headers that the gateway reads itself."""
 
 
+_PLAIN = (b"", b"identity")
+
+
 class Told(msgspec.Struct, frozen=True):
     """What an answer's headers say to the gateway, and the lines that go on to the client."""
 
@@ -167,6 +170,11 @@ class Told(msgspec.Struct, frozen=True):
     content_encoding: bytes = b""
     headers: Headers = []
     """All of them, as they came."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether its body is events that can be read."""
+        return self.content_type.startswith(b"text/event-stream") and self.content_encoding in _PLAIN
 
     def by(self, version: bytes) -> Told:
         """The same, said by an engine that serves these weights without saying so."""

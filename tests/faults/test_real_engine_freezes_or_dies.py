@@ -29,9 +29,16 @@ COMEBACK_S = 200
 
 
 @asynccontextmanager
-async def gateway_to_real(engines: EnginesUnderTest) -> AsyncIterator[Running]:
+async def gateway_to_real(engines: EnginesUnderTest, continuation: str = "off") -> AsyncIterator[Running]:
     sockets = [f"unix:{engine.place.engine_socket}" for engine in engines.engines]
-    async with gateway_to(*sockets, ready=False, health=HEALTH, routing={"policy": "round_robin"}) as gateway:
+    async with gateway_to(
+        *sockets,
+        ready=False,
+        health=HEALTH,
+        routing={"policy": "round_robin"},
+        retries={"continuation": continuation},
+        cache={"type": "off"},
+    ) as gateway:
         await eventually(lambda: len(gateway.ready) == len(sockets), within=30)
         yield gateway
 
@@ -100,3 +107,43 @@ async def test_streams_of_a_killed_engine_end_in_an_error_event(tiny_engines: En
         assert {answer.status for answer in answers.all()} == {200}
         await asyncio.to_thread(tiny_engines.wait_ready)
         await eventually(lambda: len(gateway.ready) == 2, within=COMEBACK_S)
+
+
+GREEDY = {"max_tokens": 300, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
+GREEDY_FORMS = {
+    "completions": ("/v1/completions", {"prompt": "Once upon a time", "ignore_eos": True, **GREEDY}),
+    "chat": (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "Tell me a story."}], "ignore_eos": True, **GREEDY},
+    ),
+}
+
+
+@pytest.mark.fault("S13")
+async def test_streams_of_a_killed_engine_go_on_word_for_word(tiny_engines: EnginesUnderTest) -> None:
+    async with gateway_to_real(tiny_engines, "on") as gateway:
+        alone = {name: await record(gateway.url, *form) for name, form in GREEDY_FORMS.items()}
+        server = await asyncio.to_thread(server_of, tiny_engines.engines[0])
+        killed, _ = gateway.members
+        async with asyncio.TaskGroup() as group:
+            streams = {
+                (name, number): group.create_task(record(gateway.url, *form), name=name)
+                for name, form in GREEDY_FORMS.items()
+                for number in range(2)
+            }
+            await eventually(lambda: sum(bool(call.member) for call in gateway.service.live) == 4)
+            await eventually(lambda: killed.in_flight == 2, within=10)
+            await asyncio.sleep(0.3)  # until some tokens have come
+            os.kill(server, signal.SIGKILL)
+        for (name, _), task in streams.items():
+            stream = task.result()
+            assert stream.errors == []
+            assert stream.text() == alone[name].text()
+            assert stream.json()[-1]["usage"] == alone[name].json()[-1]["usage"]
+        assert await gateway.metric("changeover_continuations_total", outcome="continued") == 2
+
+        async def back() -> bool:
+            await ask(gateway.url, "/v1/completions", PROMPT)
+            return len(gateway.ready) == 2
+
+        await eventually(back, within=COMEBACK_S)

@@ -17,8 +17,8 @@ from gateway.flow.shared import SharedCall
 from gateway.observe.labels import Route
 from gateway.observe.outcome import Outcome
 from gateway.settings.tree import Health, Limits, Retries, Timeouts
-from gateway.upstream.headers import Headers
 from gateway.upstream.faults import Fault
+from gateway.upstream.headers import Headers
 from tests.gateway.fleets import NO_BATCHES, Client, Engines, Wire, fleet_of, metrics, refused
 
 JSON: Headers = [(b"content-type", b"application/json")]
