@@ -17,6 +17,7 @@ from pathlib import Path
 
 from backends.agent.client import AgentClient, AgentRefused, AgentUnreachable
 from backends.contract import BackendStatus, State, SwapStatus
+from gateway.rollout.places import is_drained
 from gateway.rollout.steps import Prepare, Release, Swap
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class _Known:
     since: float
     """When it answered last, or was first looked for."""
     looked: float = -1e9
+    drained_since: float | None = None
+    """Since when an operator keeps it out of rotation."""
     status: BackendStatus | None = None
 
     @property
@@ -79,11 +82,12 @@ class Agents:
         return known.status if known is not None else None
 
     def away_s(self, name: str) -> float:
-        """For how long it has not answered; 0 if it answers."""
+        """For how long it has not answered, or was kept out of rotation by an operator; else 0."""
         known = self._known.get(name)
-        if known is None or known.status is not None:
+        if known is None:
             return 0.0
-        return time.monotonic() - known.since
+        since = known.since if known.status is None else known.drained_since
+        return time.monotonic() - since if since is not None else 0.0
 
     @property
     def moving(self) -> bool:
@@ -106,10 +110,15 @@ class Agents:
     async def _look_at(self, known: _Known) -> None:
         known.looked = time.monotonic()
         try:
-            known.status = await known.client.status()
+            known.status = status = await known.client.status()
             known.since = time.monotonic()
         except AgentUnreachable:
             known.status = None
+            return
+        if not is_drained(status):
+            known.drained_since = None
+        elif known.drained_since is None:
+            known.drained_since = known.since
 
     async def _give(self, order: Order) -> None:
         known = self._known.get(order.member)

@@ -37,7 +37,7 @@ class Place(StrEnum):
     AWAY = "away"
     """Its agent does not answer."""
     GONE = "gone"
-    """Not for a long time, or its engine is given up: it is not counted on."""
+    """Not for a long time, its engine is given up, or an operator keeps it out: it is not counted on."""
     FIXED = "fixed"
     """It has no agent, or one without a store: its weights cannot be changed."""
 
@@ -98,11 +98,18 @@ def place_of(seen: Seen, target: Weights, purpose: str) -> Placed:
         if swap.id.startswith(purpose) and target.are(swap.version):
             return Placed(seen, Place.HELD)
         return Placed(seen, Place.BEHIND)
+    if is_drained(status) and seen.away_s > AWAY_GRACE_S:
+        return Placed(seen, Place.GONE)
     if status.state is not State.READY:
         return Placed(seen, Place.BUSY)
     if target.are(status.version):
         return Placed(seen, Place.AT)
     return _behind(seen, status, purpose)
+
+
+def is_drained(status: BackendStatus) -> bool:
+    """It is out of rotation, and not for a swap: an operator wants it so."""
+    return status.state is State.DRAINING and (status.swap is None or status.swap.outcome is not None)
 
 
 def _behind(seen: Seen, status: BackendStatus, purpose: str) -> Placed:

@@ -50,7 +50,7 @@ class Seen:
     leasable: bool = True
     """The fleet gives it requests."""
     away_s: float = 0.0
-    """For how long its agent has not answered."""
+    """For how long its agent has not answered, or an operator has kept it out of rotation."""
     version: str = ""
     """The label that its answers carry."""
 

@@ -7,7 +7,7 @@ async with rolled(3) as fleet:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.gateways import Running, Settings, serving, settings_for
 MODEL = "small"
 BASE_LABEL = "base-00000000"
 ADMIN = "let-me-in"
+NO_METRICS: Mapping[str, float] = {}
 QUICK: dict[str, Any] = {"poll_s": 0.05, "wait_s": 2, "member_deadline_s": 20}
 
 
@@ -60,10 +61,12 @@ class Rolled:
     settings: Settings
     gateway: Running
 
-    def publish(self, step: int, *, seed: int | None = None) -> str:
+    def publish(
+        self, step: int, *, seed: int | None = None, metrics: Mapping[str, float] = NO_METRICS
+    ) -> str:
         """A version made of other weights; returns its label."""
         source = write_model(self.folder / f"step-{step}", seed=step if seed is None else seed)
-        version = publish(source, self.store, Request("run", step)).manifest.version
+        version = publish(source, self.store, Request("run", step, metrics=dict(metrics))).manifest.version
         return self.label(version)
 
     def label(self, version: int) -> str:

@@ -105,6 +105,20 @@ def test_a_fetch_that_fails_for_reasons_of_the_members_own_is_made_again() -> No
     assert fleet.versions() == {label(1): 2}
 
 
+def test_a_member_that_an_operator_drained_does_not_hold_the_rollout() -> None:
+    fleet = world(3)
+    fleet.machine("b").drained = True
+    fleet.publish(1)
+    while fleet.record is None or fleet.record.active:
+        fleet.step()
+        fleet.advance(1)
+        assert fleet.now < 2000
+    assert fleet.record.stage is Stage.PROMOTED
+    fleet.machine("b").drained = False
+    fleet.run()
+    assert fleet.versions() == {label(1): 3}
+
+
 def test_a_member_whose_agent_has_no_store_is_left_as_it_is() -> None:
     fleet = world(3)
     fleet.machine("c").fixed = True

@@ -52,6 +52,8 @@ class Machine:
     name: str
     version: str = BASE
     agent: bool = True
+    drained: bool = False
+    """An operator keeps it out of rotation."""
     fixed: bool = False
     """Its agent never changes weights."""
     alive: bool = True
@@ -78,7 +80,7 @@ class Machine:
 
     def serving(self, now: float) -> bool:
         """It answers requests."""
-        return self.alive and not self.busy and now >= self.restarting_until
+        return self.alive and not self.drained and not self.busy and now >= self.restarting_until
 
     def prepare(self, number: int, now: float) -> None:
         if self.preparing is None or self.preparing.version not in (label(number), f"v{number}"):
@@ -152,6 +154,8 @@ class Machine:
         if not self.alive or not self.agent:
             return None
         state = State.RESTARTING if now < self.restarting_until else State.READY
+        if self.drained:
+            state = State.DRAINING
         return BackendStatus(
             self.name,
             state,
@@ -201,7 +205,7 @@ class World:
         seen = []
         for machine in self.machines:
             status = machine.status(self.now)
-            if status is not None or not machine.agent:
+            if (status is not None and not machine.drained) or not machine.agent:
                 machine.away_since = None
             elif machine.away_since is None:
                 machine.away_since = self.now
