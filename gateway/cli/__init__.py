@@ -22,6 +22,12 @@ COMMANDS = (
         "check",
         "Show the resolved configuration, or all that is wrong with it.",
     ),
+    Command(
+        "doctor",
+        "gateway.cli.doctor",
+        "doctor",
+        "Look for what goes wrong in practice, and say how to mend it.",
+    ),
     Command("status", "gateway.cli.status", "status", "Show members, versions, load, QPS and latency, live."),
     Command("cache", "gateway.cli.cache", "app", "See and clear the kept answers."),
     Command("rollout", "gateway.cli.rollout", "app", "Begin, watch and steer how a version comes to serve."),
