@@ -67,7 +67,7 @@ async def test_a_killed_gateway_costs_only_what_it_was_answering() -> None:
         await doomed.ended()
         before = served.whole
         await eventually(lambda: served.whole > before + 100, within=30)
-    # What each user had asked just then, and once more where nginx had not yet heard of the closed connection.
+    # What each user had asked just then, and once more where nginx had not yet heard of the end.
     assert served.wrong.total() <= 2 * 8, served.wrong
 
 
