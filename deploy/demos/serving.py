@@ -14,9 +14,13 @@ from pathlib import Path
 import httpx2
 import msgspec
 
+from backends.leash import leashed
+
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 600.0
 END_LIMIT_S = 60.0
+LEASH_S = 5.0
+"""After END_LIMIT_S the leash kills what is left; that takes a moment."""
 
 
 class DemoFailed(Exception):
@@ -77,7 +81,9 @@ def write_settings(
 def serving(config: Path) -> Iterator[Serving]:
     """Start it, wait until it is ready, and end it with everything that it started."""
     log = config.with_name("serve.log")
-    command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    command = leashed(
+        (sys.executable, "-m", "gateway", "serve", "--config", str(config)), grace_s=END_LIMIT_S
+    )
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
         port = msgspec.json.decode(config.read_bytes())["server"]["port"]
@@ -88,7 +94,7 @@ def serving(config: Path) -> Iterator[Serving]:
         finally:
             process.terminate()
             try:
-                process.wait(END_LIMIT_S)
+                process.wait(END_LIMIT_S + LEASH_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -11,6 +11,7 @@ fall, nothing was promoted, or the text stayed the same.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=24, help="optimizer steps, in three checkpoints")
     parser.add_argument("--replicas", type=int, default=1, help="engines")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="co-sft-", ignore_cleanup_errors=True) as name:
         try:
             return _show(Path(name), arguments.model, arguments.steps, arguments.replicas)
