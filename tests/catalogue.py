@@ -21,6 +21,8 @@ ENTRIES = (
     *(f"G{number}" for number in (2, 3)),
     *(f"H{number}" for number in range(1, 5)),
     *("I1", "I2", "X1", "X2"),
+    *(f"S{number}" for number in range(1, 14)),
+    *("F8", "I3", "X3"),  # what swapping promises besides
 )
 """What the request path promises. Further sections join with the parts that they are about."""
 
