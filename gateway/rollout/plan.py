@@ -26,18 +26,15 @@ from gateway.rollout.places import (
     Place,
     Placed,
     choose,
-    is_alone,
     names_of,
     order_for,
     place_all,
     preparing_of,
 )
 from gateway.rollout.steps import Check, Plan, Prepare, Quarantine, Release, Save, Serve
+from gateway.rollout.telling import MAX_NAMES, account, listed, tell
 from gateway.rollout.view import View, Weights
 from gateway.settings.rollout import RolloutMode
-
-MAX_NAMES = 8
-"""Members that a sentence names."""
 
 
 def plan(view: View) -> Plan:
@@ -104,7 +101,7 @@ def _keep(view: View) -> Plan:
     placed = place_all(view.members, target, purpose)
     chosen = choose(placed, names_of(placed, Place.BEHIND), view.options.max_unavailable)
     orders = tuple(order_for(each, target, purpose, view.options, hold=False) for each in chosen)
-    return Plan(orders, _tell(placed, target, [order.member for order in orders]))
+    return Plan(orders, tell(placed, target, [order.member for order in orders]))
 
 
 # Stages
@@ -140,12 +137,12 @@ def _preparing(view: View, record: Rollout) -> Plan:
     waiting = [name for name in lacking if name not in failed]
     if waiting:
         if _stalled(view):
-            return _refuse(view, record, f"{_names(waiting)} did not fetch it in time", blame=False)
+            return _refuse(view, record, f"{listed(waiting)} did not fetch it in time", blame=False)
         fresh = [each.name for each in able if each.name in waiting and not _fetches(each, target)]
         steps = tuple(Prepare(name, record.version) for name in fresh)
         errors = [got.error for each in able if (got := preparing_of(each.seen, target)) and got.error]
         why = f"; again, since {errors[0]}" if errors else ""
-        return Plan(steps, f"{_names(waiting)} fetch and verify {record.label}{why}")
+        return Plan(steps, f"{listed(waiting)} fetch and verify {record.label}{why}")
     canary = record.mode == RolloutMode.CANARY and not record.forced and len(able) > 1
     stage = Stage.CANARY if canary else Stage.ROLLING
     return _to(view, record, stage, f"{len(able) - len(failed)} members have it ready")
@@ -191,7 +188,7 @@ def _weigh(view: View, record: Rollout, chosen: Sequence[Placed]) -> Plan:
 
 def _give(view: View, record: Rollout, chosen: Sequence[Placed], *, shadowed: bool) -> Plan:
     """First copies of requests, where that is wanted, then requests."""
-    rules, names = view.options.canary, _names([each.name for each in chosen])
+    rules, names = view.options.canary, listed([each.name for each in chosen])
     if rules.shadow and not shadowed:
         changed = replace(
             record, shadow=rules.shadow, since=view.now, by=view.by, reason="the canary shadows"
@@ -216,7 +213,7 @@ def _rolling(view: View, record: Rollout) -> Plan:
     took = names_of(placed, Place.AT, Place.HELD)
     if not took:
         return _take_back(view, record, "no member took it", {})
-    return _to(view, record, Stage.PROMOTING, f"{len(took)} members took it", _account(placed))
+    return _to(view, record, Stage.PROMOTING, f"{len(took)} members took it", account(placed))
 
 
 def _promoting(view: View, record: Rollout) -> Plan:
@@ -227,7 +224,7 @@ def _promoting(view: View, record: Rollout) -> Plan:
     held = [each for each in placed if each.place is Place.HELD]
     if held:
         steps = tuple(Release(each.name, each.swap.id) for each in held if each.swap is not None)
-        return Plan(steps, f"{_names(names_of(held, Place.HELD))} begin to serve {record.label}")
+        return Plan(steps, f"{listed(names_of(held, Place.HELD))} begin to serve {record.label}")
     return _to(view, record, Stage.PROMOTED, record.reason, dict(record.evidence))
 
 
@@ -242,9 +239,9 @@ def _rolling_back(view: View, record: Rollout) -> Plan:
     if waiting and not stuck:
         chosen = choose(placed, names_of(placed, Place.BEHIND), view.options.max_unavailable)
         orders = tuple(order_for(each, before, purpose, view.options, hold=False) for each in chosen)
-        return Plan(orders, f"going back: {_tell(placed, before, [order.member for order in orders])}")
+        return Plan(orders, f"going back: {tell(placed, before, [order.member for order in orders])}")
     left = names_of(placed, Place.BEHIND, Place.BUSY, Place.FAILED)
-    reason = record.reason + (f"; not back yet: {_names(left)}" if left else "")
+    reason = record.reason + (f"; not back yet: {listed(left)}" if left else "")
     return _to(view, record, Stage.ROLLED_BACK, reason, dict(record.evidence))
 
 
@@ -299,13 +296,13 @@ def _send(view: View, record: Rollout, placed: Sequence[Placed], allowed: Sequen
     target = target_of(record)
     if _stalled(view):
         left = names_of(placed, Place.BEHIND, Place.BUSY, Place.AWAY)
-        reason = f"no member came further in {view.stalled_s:.0f} s; it hangs on {_names(left)}"
-        return _take_back(view, record, reason, _account(placed))
+        reason = f"no member came further in {view.stalled_s:.0f} s; it hangs on {listed(left)}"
+        return _take_back(view, record, reason, account(placed))
     atomic = record.mode == RolloutMode.ATOMIC
     chosen = choose(placed, allowed, view.options.max_unavailable, all_at_once=atomic)
     purpose = _purpose(record)
     orders = tuple(order_for(each, target, purpose, view.options, hold=atomic) for each in chosen)
-    return Plan(orders, _tell(placed, target, [order.member for order in orders]))
+    return Plan(orders, tell(placed, target, [order.member for order in orders]))
 
 
 def _canaries(able: Sequence[Placed], size: int) -> list[Placed]:
@@ -348,53 +345,5 @@ def _failure(view: View, placed: Sequence[Placed]) -> tuple[str, dict[str, objec
     return f"{first.name}: {first.reason}{more}", evidence
 
 
-def _account(placed: Sequence[Placed]) -> dict[str, object]:
-    """What the members' swaps were like: for the journal."""
-    swaps = [each.swap for each in placed if each.place in (Place.AT, Place.HELD) and each.swap is not None]
-    ways = sorted({swap.way.value for swap in swaps})
-    out = sorted(swap.out_of_rotation_s for swap in swaps)
-    found: dict[str, object] = {
-        "members": len(placed),
-        "took": len(swaps),
-        "ways": ways,
-        "aborted": sum(swap.aborted for swap in swaps),
-        "failed": names_of(placed, Place.FAILED)[:MAX_NAMES],
-        "not_reached": names_of(placed, Place.GONE)[:MAX_NAMES],
-        "without_agent": names_of(placed, Place.FIXED)[:MAX_NAMES],
-    }
-    if out:
-        found |= {"out_of_rotation_p50_s": out[len(out) // 2], "out_of_rotation_max_s": out[-1]}
-    reports = [swap.report for swap in swaps if swap.report is not None]
-    if reports:
-        worst = max(reports, key=lambda report: float(report.get("numbers", {}).get("k3", 0.0)))
-        found["parity_worst"] = parity_summary(worst)
-    return found
-
-
 def _stalled(view: View) -> bool:
     return view.stalled_s > TRIES * view.options.member_deadline_s + AWAY_GRACE_S
-
-
-def _tell(placed: Sequence[Placed], target: Weights, sent: Sequence[str]) -> str:
-    """One sentence for people."""
-    counted = [each for each in placed if each.place is not Place.FIXED]
-    took = names_of(counted, Place.AT, Place.HELD)
-    parts = [f"{len(took)} of {len(counted)} members have {target.label}"]
-    for what, names in (
-        ("told now", list(sent)),
-        ("on the way", names_of(counted, Place.BUSY)),
-        ("waiting", [name for name in names_of(counted, Place.BEHIND) if name not in sent]),
-        ("not reached", names_of(counted, Place.AWAY, Place.GONE)),
-        ("failed", names_of(counted, Place.FAILED)),
-        ("without an agent, left as they are", names_of(placed, Place.FIXED)),
-    ):
-        if names:
-            parts.append(f"{what}: {_names(names)}")
-    if sent and is_alone(placed):
-        parts.append("it is the only member: requests wait meanwhile")
-    return "; ".join(parts)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
