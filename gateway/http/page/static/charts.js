@@ -59,6 +59,8 @@ export class Charts {
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const clock = (unix) => new Date(unix * 1000).toLocaleTimeString("en-GB");
+
 function line(label, colour) {
   return { label, stroke: css(`--c${colour}`), width: 2, dash: colour % 2 ? [6, 3] : undefined, spanGaps: false };
 }
@@ -68,6 +70,6 @@ function options(place, series) {
   return {
     width: place.clientWidth, height: 190, cursor: { y: false }, legend: { live: false },
     scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [axis, { ...axis, size: 46 }], series: [{}, ...series],
+    axes: [{ ...axis, space: 80, values: (_, times) => times.map(clock) }, { ...axis, size: 46 }], series: [{}, ...series],
   };
 }

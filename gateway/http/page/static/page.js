@@ -5,6 +5,7 @@ import { Charts } from "./charts.js";
 import { element, fill, number, seconds, share, since } from "./shown.js";
 
 const EVERY_MS = 2000;
+const SAID_MS = 8000;
 const SLOW_EVERY = 5; // rounds between two looks at checkpoints and journal
 const byId = (id) => document.getElementById(id);
 const charts = new Charts(byId("chart-qps"), byId("chart-latency"));
@@ -13,6 +14,7 @@ let before = null;
 let round = 0;
 let timer = 0;
 let model = "";
+let generation = "";
 
 byId("sign-in").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -75,13 +77,21 @@ async function look() {
 }
 
 async function lookAtRollouts(figures) {
-  const query = model ? `?model=${encodeURIComponent(model)}` : "";
-  const rollouts = await ask(token, `rollouts${query}`, { missing: null });
+  const query = model ? `model=${encodeURIComponent(model)}` : "";
+  const rollouts = await ask(token, `rollouts?past=0&${query}`, { missing: null });
   showRollout(rollouts, figures);
-  if (rollouts && round % SLOW_EVERY === 0) {
-    showCheckpoints(await ask(token, `checkpoints${query}`));
-    showJournal(await ask(token, `journal${query}`));
+  if (rollouts && (round % SLOW_EVERY === 0 || moved(rollouts))) {
+    showCheckpoints(await ask(token, `checkpoints?limit=20&${query}`));
+    showJournal(await ask(token, `journal?limit=30&${query}`));
   }
+}
+
+// A rollout that has changed is worth a look at what is otherwise looked at now and then.
+function moved(rollouts) {
+  const now = `${rollouts.rollout?.id} ${rollouts.rollout?.generation}`;
+  const changed = now !== generation;
+  generation = now;
+  return changed;
 }
 
 function showModels(models) {
@@ -154,16 +164,18 @@ function memberCount(now) {
 
 function showEngines(found) {
   const state = { ready: "good", ejected: "bad", uncertain: "bad", draining: "warn", suspect: "warn", starting: "warn" };
-  fill(byId("engines"), ["engine", "state", "version", "in flight", "tokens", "answered", "failed", "latency", ""],
+  fill(byId("engines"), ["engine", "state", "version", "in flight", "tokens", "answered", "failed", "latency", "why"],
     (found?.members ?? []).map((one) => [
       one.name, { text: one.state, kind: state[one.state] ?? "" }, one.version || "–", one.in_flight, one.tokens,
       one.requests, one.failures, seconds(one.latency_s), { text: one.reason, kind: "wide" },
     ]));
 }
 
+const ENDS = { promoted: "good", rolled_back: "bad", refused: "bad", superseded: "warn" };
+
 function showRollout(shown, figures) {
   const rollout = shown?.rollout;
-  const active = rollout && !["promoted", "rolled_back", "refused", "superseded"].includes(rollout.stage);
+  const active = rollout && !(rollout.stage in ENDS);
   byId("promote").disabled = !active;
   byId("pause").disabled = !active || rollout.paused;
   byId("resume").disabled = !active || !rollout.paused;
@@ -175,19 +187,37 @@ function showRollout(shown, figures) {
     return;
   }
   const state = rollout
-    ? `${rollout.label}: ${rollout.stage.replace("_", " ")}${rollout.paused ? ", paused" : ""} ` +
-      `(${rollout.mode}, ${since(rollout.since)})`
+    ? `${rollout.label} from ${rollout.from_label}: ${rollout.stage.replace("_", " ")}` +
+      `${rollout.paused ? ", paused" : ""} (${rollout.mode}, for ${since(rollout.since)})`
     : "Nothing was rolled out yet.";
   byId("rollout-line").textContent = `Serving ${shown.serving}. ${state}`;
-  byId("rollout-next").textContent = [rollout?.reason, shown.next && `Next: ${shown.next}`].filter(Boolean).join(" · ");
+  byId("rollout-reason").textContent = rollout?.reason ? `Why: ${rollout.reason}` : "";
+  byId("rollout-next").textContent = shown.next ? `Next: ${shown.next}` : "";
+  showStages(rollout);
   showBar(figures.status.models.find((one) => one.name === model)?.members ?? []);
   showEvidence(shown.evidence ?? {});
-  fill(byId("parity"), ["engine", "version", "place", "phase", "way", "k3", "mean |Δlogp|", "out of rotation", ""],
-    shown.members.map((one) => [
-      one.name, one.version, one.place, one.phase || one.state, one.way, precise(one.parity.k3),
-      precise(one.parity.mean), one.out_of_rotation_s ? seconds(one.out_of_rotation_s) : "",
-      { text: one.reason || one.prepared, kind: "wide" },
-    ]));
+  fill(byId("parity"), ["engine", "place", "way", "fetched", "k3", "mean |Δlogp|", "out for", "reason"],
+    active || shown.members.some((one) => one.reason) ? shown.members.map((one) => [
+      one.name, one.phase || PLACES[one.place] || one.place, one.way.replace("_", " "), one.prepared, precise(one.parity.numbers?.k3),
+      precise(one.parity.numbers?.mean), one.out_of_rotation_s ? seconds(one.out_of_rotation_s) : "",
+      { text: one.reason, kind: "wide" },
+    ]) : []);
+}
+
+const PLACES = {
+  at: "has it", held: "has it, held", busy: "on its way", behind: "to come", failed: "failed", away: "does not answer",
+  gone: "not counted on", fixed: "cannot change",
+};
+
+function showStages(rollout) {
+  const way = ["verifying", "preparing", ...(rollout?.mode === "canary" ? ["canary"] : []), "rolling", "promoted"];
+  const at = { promoting: "rolling", rolling_back: "", rolled_back: "", refused: "", superseded: "" }[rollout?.stage] ?? rollout?.stage;
+  const steps = !rollout ? [] : at ? way : [rollout.stage];
+  byId("stages").replaceChildren(...steps.map((stage, index) => {
+    const reached = at ? way.indexOf(at) : 0;
+    const kind = index < reached ? "done" : index > reached ? "" : `now ${ENDS[stage] ?? ""}`;
+    return element("li", { class: kind.trim(), ...(index === reached ? { "aria-current": "step" } : {}) }, stage.replace("_", " "));
+  }));
 }
 
 const precise = (value) => (typeof value === "number" ? value.toPrecision(3) : "");
@@ -204,11 +234,13 @@ function showBar(members) {
   }));
 }
 
+const EVIDENCE = { latency_p99_s: "P99 latency, s", ttft_p99_s: "P99 to the first byte, s", tokens: "tokens an answer" };
+
 function showEvidence(evidence) {
   const sides = ["stable", "candidate"].filter((side) => evidence[side] && Object.keys(evidence[side]).length);
   const names = [...new Set(sides.flatMap((side) => Object.keys(evidence[side])))];
-  fill(byId("evidence"), sides.length ? ["", ...sides] : [], sides.length
-    ? names.map((name) => [name.replaceAll("_", " "), ...sides.map((side) => figure(evidence[side][name]))]) : []);
+  fill(byId("evidence"), ["evidence", ...sides],
+    names.map((name) => [EVIDENCE[name] ?? name.replaceAll("_", " "), ...sides.map((side) => figure(evidence[side][name]))]));
 }
 
 function figure(value) {
@@ -216,25 +248,35 @@ function figure(value) {
 }
 
 function showCheckpoints({ checkpoints }) {
-  fill(byId("checkpoints"), ["version", "from", "run, step", "kind", "metrics", "stands as", ""],
+  fill(byId("checkpoints"), ["version", "from", "run, step", "kind", "trained to", "stands as", "verdict"],
     [...checkpoints].reverse().map((one) => [
-      `v${one.version}`, one.parent ? `v${one.parent}` : "–", `${one.run}, ${one.step}`, one.kind,
-      Object.entries(one.metrics ?? {}).map(([name, value]) => `${name} ${figure(value)}`).join(", "),
-      { text: one.aliases.join(", "), kind: "good" }, { text: one.quarantined ? `quarantined: ${one.quarantined}` : "", kind: "bad wide" },
+      `v${one.version}-${one.digest.slice(0, 8)}`, one.parent ? `v${one.parent}` : "base", `${one.run}, ${one.step}`, one.kind,
+      { text: Object.entries(one.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", "), kind: "wide" },
+      { text: one.aliases.join(", ").replaceAll("_", " "), kind: "good" },
+      verdict(one),
     ]));
+}
+
+function verdict(one) {
+  const last = one.verdicts[0];
+  if (one.quarantined) return { text: `quarantined: ${one.quarantined}`, kind: "bad wide" };
+  if (!last) return one.probe ? "not tried yet" : "not tried yet, without a probe";
+  return { text: `${last.stage.replace("_", " ")}: ${last.reason}`, kind: `${ENDS[last.stage] ?? ""} wide` };
 }
 
 function showJournal({ journal }) {
   fill(byId("journal"), ["when", "what", "version", "by", "details"],
     [...journal].reverse().map((one) => [
-      new Date(one.at).toLocaleTimeString(), one.event, one.version ? `v${one.version}` : "", one.by,
+      new Date(one.at).toLocaleTimeString([], { hour12: false }), one.event, one.version ? `v${one.version}` : "", one.by,
       { text: details(one.detail), kind: "wide" },
     ]));
 }
 
 function details(detail) {
-  return Object.entries(detail).filter(([, value]) => typeof value !== "object" || value === null)
-    .map(([name, value]) => `${name}: ${value}`).join(", ").slice(0, 300);
+  const told = Object.entries(detail)
+    .filter(([name, value]) => !["rollout", "reason"].includes(name) && value !== null && typeof value !== "object")
+    .map(([name, value]) => `${name} ${name === "digest" ? value.slice(0, 8) : figure(value)}`);
+  return [detail.reason, ...told].filter(Boolean).join("; ").slice(0, 300);
 }
 
 async function decide(act, title, text) {
@@ -248,10 +290,12 @@ async function decide(act, title, text) {
   if (dialog.returnValue !== "yes") return;
   const query = model ? `?model=${encodeURIComponent(model)}` : "";
   const said = byId("acted");
+  said.textContent = "";
   try {
     const done = await ask(token, `rollouts/current/${act}${query}`, { post: {} });
-    said.textContent = `${title}: ${done.label} is ${done.stage.replace("_", " ")}${done.paused ? ", paused" : ""}.`;
+    said.textContent = `${title}: it is written down for ${done.label}, and will be done by whoever leads.`;
     said.className = "good";
+    setTimeout(() => { said.textContent = ""; }, SAID_MS);
   } catch (error) {
     said.textContent = `${title}: ${error.message}`;
     said.className = "bad";

@@ -7,19 +7,27 @@ export function element(name, attributes, ...children) {
   return made;
 }
 
+// Columns in which no row has anything are left out. On a phone a row becomes a card, so each cell knows its head.
 export function fill(table, heads, rows) {
-  // A column of numbers stands to the right, its head too.
-  const numeric = heads.map((_, column) => rows.length > 0 && rows.every((row) => typeof row[column] === "number"));
-  const cell = (name, value, column) => {
-    const { text, kind } = typeof value === "object" && value !== null ? value : { text: value, kind: "" };
-    const attributes = kind || numeric[column] ? { class: `${kind} ${numeric[column] ? "number" : ""}`.trim() } : {};
-    return element(name, attributes, typeof text === "number" ? number(text) : String(text ?? ""));
+  const shown = heads.map((_, column) => column)
+    .filter((column) => rows.some((row) => textOf(row[column]) !== ""));
+  const numeric = heads.map((_, column) => rows.every((row) => typeof row[column] === "number"));
+  const cell = (row, column) => {
+    const kind = `${row[column]?.kind ?? ""} ${numeric[column] ? "number" : ""}`.trim();
+    const attributes = { "data-head": heads[column], ...(kind ? { class: kind } : {}) };
+    return element("td", attributes, textOf(row[column]));
   };
-  const line = (name, values) => element("tr", {}, ...values.map((value, column) => cell(name, value, column)));
+  const head = (column) => element("th", { scope: "col", ...(numeric[column] ? { class: "number" } : {}) }, heads[column]);
   table.replaceChildren(
-    element("thead", {}, ...(heads.length ? [line("th", heads)] : [])),
-    element("tbody", {}, ...rows.map((row) => line("td", row))),
+    element("thead", {}, element("tr", {}, ...shown.map(head))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...shown.map((column) => cell(row, column))))),
   );
+  table.hidden = rows.length === 0;
+}
+
+function textOf(value) {
+  const text = typeof value === "object" && value !== null ? value.text : value;
+  return typeof text === "number" ? number(text) : String(text ?? "");
 }
 
 export function number(value) {
