@@ -1,4 +1,4 @@
-"""What the machine itself must have before pip can do the rest: `venv` with pip, and two shared libraries.
+"""What the machine itself must have: `venv` with pip, two shared libraries; for the page's checks a browser.
 
 A bare Debian or Ubuntu lacks them. As root they are installed with apt; otherwise the error names the
 command. Used by deploy/setup.py only.
@@ -19,6 +19,15 @@ ENGINE_LIBRARIES = {"libnuma.so.1": "libnuma1", "libstdc++.so.6": "libstdc++6", 
 
 class SetupFailed(Exception):
     """Says what to do about it; printed without a traceback."""
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def require_browser() -> None:
+    """A Chromium that the checks of the operator's page can drive."""
+    if not any(map(shutil.which, BROWSERS)):
+        _apt_install(["chromium"], "a browser (Chromium)")
 
 
 def require_venv() -> None:

@@ -2,6 +2,7 @@
 
     python3 deploy/setup.py gateway [--without-tools]
     python3 deploy/setup.py engine [--device cpu|cuda] [--with training]
+    python3 deploy/setup.py browser
 
 Needs only the standard library of Python 3.11+. Every package is pinned in deploy/constraints/.
 A stamp in each environment records the steps that are done, keyed by everything they depend on: a
@@ -24,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plans import Plan, Step, engine_plan, gateway_plan
-from prerequisites import SetupFailed
+from prerequisites import SetupFailed, require_browser
 from terminal import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,7 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="setup.py", description="Make the virtual environments of Changeover."
     )
-    parser.add_argument("environment", choices=("gateway", "engine"))
+    parser.add_argument("environment", choices=("gateway", "engine", "browser"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what the engine runs on")
     parser.add_argument(
         "--with", dest="extra", choices=("training",), help="more for the engine's environment"
@@ -142,6 +143,9 @@ def main() -> int:
     started = time.monotonic()
     try:
         _require_python()
+        if arguments.environment == "browser":
+            require_browser()
+            return 0
         if arguments.environment == "gateway":
             plan = gateway_plan(ROOT, tools=not arguments.without_tools)
         else:

@@ -1,0 +1,8 @@
+# The operator's page in a real browser, and the documentation as a site.
+.PHONY: setup-browser page docs
+
+setup-browser: setup
+	@$(PYTHON) deploy/setup.py browser
+
+page: setup setup-engine setup-browser ## Drive the operator's page in Chromium during rollouts on real engines (minutes)
+	@$(BIN)/python -m tests.page

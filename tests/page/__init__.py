@@ -1,0 +1,1 @@
+"""The operator's page in a real browser: `make page`."""
