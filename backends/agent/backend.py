@@ -32,6 +32,7 @@ from backends.vllm.control import EngineRefused, address_of
 from checkpoints.errors import CheckpointError
 from checkpoints.store.store import Store
 
+WANTED_EVERY_S = 5.0
 NO_STORE = "weights are not changed here: set `checkpoints.store` to where versions are published"
 
 
@@ -106,6 +107,7 @@ class Swapping:
 
     async def run(self) -> None:
         """As `Keeper.run`."""
+        self._tasks.start("wanted", self._follow_wanted())
         try:
             await self.keeper.run()
         finally:
@@ -217,12 +219,18 @@ class Swapping:
             if self._background is not None and folder is not None:
                 self._tasks.start("qualify", self._background.qualify(folder))
 
+    async def _follow_wanted(self) -> None:
+        """So that the status says what should be served; nothing is done about it here."""
+        while True:
+            await asyncio.sleep(WANTED_EVERY_S)
+            await self._refresh_wanted()
+
     async def _refresh_wanted(self) -> None:
         try:
             number = await self._read_wanted()
             self._wanted_label = await asyncio.to_thread(self._copies.label, number)
         except (CheckpointError, OSError):
-            return  # it is read again at the next launch, swap or release
+            return  # it is read again soon
 
     async def _read_wanted(self) -> int:
         return await asyncio.to_thread(self._wanted.read)

@@ -31,6 +31,8 @@ from backends.vllm.process import EngineProcess
 POLL_STARTING_S = 0.25
 POLL_READY_S = 2.0
 POLL_ENDING_S = 0.05
+PROVE_S = 600.0
+"""For an engine that was started to show that it computes what it should."""
 UNRESPONSIVE_S = 60.0
 """An engine that was ready and has not answered /health for so long hangs: it is killed and started again."""
 
@@ -312,8 +314,11 @@ class Keeper:
             return
         await run.up.wait()
         try:
-            await self._launches.prove(run)
+            async with asyncio.timeout(PROVE_S):
+                await self._launches.prove(run)
             await self.enter(Why.UNPROVED)
+        except TimeoutError:
+            self.give_up_on(run, f"not proved within {PROVE_S:g} s")
         except (NotServable, EngineRefused, IllegalTransition, httpx2.TransportError) as error:
             self.give_up_on(run, f"not proved: {error}")
 

@@ -24,7 +24,7 @@ import pytest
 from backends.agent.assignment import assign
 from backends.agent.qualified import Qualified
 from backends.contract import VERSION_HEADER, InFlight, Outcome, Phase, SwapOrder, SwapStatus, Way
-from backends.models.tiny import write_tiny_llama
+from backends.models.tiny import HEAD_DIM, HIDDEN, KV_HEADS, LAYERS, write_tiny_llama
 from backends.qualify.judge import Verdict
 from backends.qualify.record import SCHEMA, Record
 from backends.qualify.records import keep
@@ -33,6 +33,7 @@ from checkpoints.draft import Request
 from checkpoints.publish import publish
 from checkpoints.store.open import open_store
 from checkpoints.store.store import Store
+from tests.checkpoints.models import random_tensor, safetensors, write_json
 from tests.engines import MODEL, EngineUnderTest, start_engines
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
@@ -226,3 +227,53 @@ def test_an_engine_that_dies_in_mid_swap_comes_back_on_what_should_be_served() -
         assert status.version.startswith("v1-")
         assert found.ask("x")[0] == status.version
         assert found.ask("x")[1] != base[1]
+
+
+@pytest.fixture(scope="module")
+def lora_engine() -> Iterator[Swapped]:
+    with swapped(**VARIANTS["tp1"], enable_lora=True) as found:
+        yield found
+
+
+def write_lora(folder: Path, seed: int, rank: int = 8) -> Path:
+    """An adapter of the tiny model's attention that changes what it says."""
+    folder.mkdir()
+    shapes = {"q_proj": (HIDDEN, HIDDEN), "v_proj": (KV_HEADS * HEAD_DIM, HIDDEN)}
+    tensors: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
+    for layer in range(LAYERS):
+        for at, (name, (rows, columns)) in enumerate(shapes.items()):
+            prefix = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            for half, shape in (("A", (rank, columns)), ("B", (rows, rank))):
+                data = random_tensor(shape, seed * 100 + layer * 10 + at)
+                tensors[f"{prefix}.lora_{half}.weight"] = ("BF16", shape, data)
+    (folder / "adapter_model.safetensors").write_bytes(safetensors(tensors))
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": rank,
+        "lora_alpha": 64,
+        "target_modules": list(shapes),
+        "bias": "none",
+    }
+    write_json(folder / "adapter_config.json", config)
+    return folder
+
+
+def test_an_adapter_takes_over_and_gives_back_without_a_pause(lora_engine: Swapped, tmp_path: Path) -> None:
+    base = lora_engine.answers()
+    answers = []
+    for seed in (1, 2):
+        source = write_lora(tmp_path / f"adapter-{seed}", seed)
+        version = publish(source, lora_engine.store, Request(run="run", step=10 + seed)).manifest.version
+        status = lora_engine.swap(version=version)
+        assert (status.outcome, status.way) == (Outcome.SERVING_NEW, Way.ADAPTER), status
+        assert status.out_of_rotation_s == 0
+        label, answer = lora_engine.ask(LONG)
+        assert label == status.version
+        answers.append(answer)
+    assert lora_engine.swap(version=BASE).way is Way.ADAPTER
+
+    assert lora_engine.answers() == base
+    assert base[1] not in answers
+    assert answers[0] != answers[1]
+    assert lora_engine.engine.status().restarts == 0

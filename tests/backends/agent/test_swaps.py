@@ -55,7 +55,7 @@ async def test_whatever_step_of_a_swap_goes_wrong_no_wrong_answer_is_given(folde
     async with swapping(folder) as agent:
         for step in STEPS:
             agent.meet(**{step: how})
-            status = await agent.swap(version=1, deadline_s=2.0)
+            status = await agent.swap(version=1, deadline_s=1.2)
             await agent.ready()
             assert status.outcome in (Outcome.SERVING_OLD, Outcome.RESTARTING), (step, status)
             assert (await agent.serves()).startswith("base-"), step
