@@ -167,7 +167,7 @@ async def swapping(
     folder: Path, *, versions: int = 2, qualified: bool = True, **engine: Any
 ) -> AsyncIterator[Agent]:
     """An agent whose engine serves the base, ready, under traffic; `versions` are published."""
-    (place,) = places(folder / "run", MODEL, 1)
+    (place,) = places(folder / "run", MODEL, 1, logs=folder / "logs")
     place.engine_socket.parent.mkdir(parents=True)
     faults, store_folder = folder / "faults.json", folder / "store"
     checkpoints = Checkpoints(store=str(store_folder), local=str(folder / "local"), keep_local=2)
