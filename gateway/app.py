@@ -190,6 +190,7 @@ class Gateway:
             await self.cache.remote.close()
         if self._shared_quotas is not None:
             await self._shared_quotas.close()
+        self.metrics.book()
         self._cells.release()
         self._exposition.close()
 
@@ -197,6 +198,7 @@ class Gateway:
         while True:
             await asyncio.sleep(SWEEP_S)
             self._models.tick(time.monotonic())
+            self.metrics.book()
 
     async def _sweep_edge(self) -> None:
         while True:
@@ -304,6 +306,7 @@ class Gateway:
         return [_model_status(service, now) for service in self._models.served]
 
     async def status(self) -> GatewayStatus:
+        self.metrics.book()
         minute = self._exposition.last_minute()
         return GatewayStatus(
             version=self.version,
@@ -317,9 +320,11 @@ class Gateway:
         )
 
     async def figures(self) -> Figures:
+        self.metrics.book()
         return await self._exposition.figures([service.name for service in self.services])
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
+        self.metrics.book()
         return await self._exposition.scrape(accept)
 
 

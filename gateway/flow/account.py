@@ -9,7 +9,6 @@ from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.http.exchange import Exchange
 from gateway.observe.metrics import RequestSeries
-from gateway.observe.outcome import Outcome
 from gateway.observe.record import RequestRecord
 
 Sink = Callable[[RequestRecord], None]
@@ -25,34 +24,14 @@ class Account:
     def close(
         self, series: RequestSeries, record: Record, exchange: Exchange, request: Request | None = None
     ) -> None:
-        """Count a request that has ended. `record.outcome` is set, `series.begin` was called."""
+        """A request has ended. `record.outcome` is set, `series.begin` was called."""
+        series.ended.append(record)
+        if self._sinks:
+            self._tell(record, exchange, request)
+
+    def _tell(self, record: Record, exchange: Exchange, request: Request | None) -> None:
         outcome = record.outcome
         assert outcome is not None
-        first = record.first
-        series.finish(
-            outcome,
-            record.ended,
-            record.ended - record.started,
-            first - record.started if first else None,
-            record.queue_s() if record.admitted else None,
-            record.overhead_s(),
-        )
-        if record.version:
-            version = series.model.versions.of(record.version)
-            version.ended(outcome)
-            if outcome is Outcome.OK and record.computed:
-                version.computed(
-                    record.ended - record.started,
-                    first - record.started,
-                    record.prompt_tokens,
-                    record.completion_tokens,
-                )
-        if (record.prompt_tokens or record.completion_tokens) and record.computed:
-            series.model.tokens(record.prompt_tokens, record.completion_tokens)
-        if self._sinks:
-            self._tell(record, exchange, request, outcome)
-
-    def _tell(self, record: Record, exchange: Exchange, request: Request | None, outcome: Outcome) -> None:
         told = RequestRecord(
             exchange.request_id,
             "POST",

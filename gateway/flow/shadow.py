@@ -14,6 +14,7 @@ from typing import Final
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.member import Lease
 from gateway.fleet.split import WHOLE
+from gateway.flow.record import Record
 from gateway.flow.request import Request
 from gateway.observe.outcome import Outcome
 from gateway.observe.versions import VersionBook
@@ -79,14 +80,20 @@ class Shadow:
             )
         except (TimeoutError, Unreachable) as error:
             logger.info("a copy of a request failed on %s: %s", member.name, error)
-            counts.ended(Outcome.BACKEND_ERROR)
+            counts.book([_record(request, began, Outcome.BACKEND_ERROR)])
             return
         finally:
             self._running -= 1
             lease.release()
         if answer.status == 200 and answer.header(b"x-model-version") in ("", member.version):
-            took = time.monotonic() - began
-            counts.ended(Outcome.OK)
-            counts.computed(took, took, 0, 0)
+            counts.book([_record(request, began, Outcome.OK)])
         elif answer.status >= 500:
-            counts.ended(Outcome.BACKEND_ERROR)
+            counts.book([_record(request, began, Outcome.BACKEND_ERROR)])
+
+
+def _record(request: Request, began: float, outcome: Outcome) -> Record:
+    """What is counted of a copy."""
+    record = Record(request.route, request.model, began)
+    record.outcome = outcome
+    record.first = record.ended = time.monotonic()
+    return record

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import platform
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections import Counter as Counts
+from collections.abc import Iterable, Sequence
 
 from gateway.observe import table
+from gateway.observe.booking import Ended, observe, overheads
 from gateway.observe.cells import Cells
 from gateway.observe.handles import Choice, Counter, Gauge, Histogram
 from gateway.observe.labels import INFERENCE, OTHER_MODEL, Route, TokenKind
@@ -57,11 +59,14 @@ class ModelSeries:
         self._prompt_tokens = self._tokens.place(TokenKind.PROMPT)
         self._completion_tokens = self._tokens.place(TokenKind.COMPLETION)
 
-    def tokens(self, prompt: int, completion: int) -> None:
-        """Tokens of one answer, as the engine reported them."""
+    def book(self, records: Sequence[Ended]) -> None:
+        """Count tokens, as the engines reported them, and requests by the weights that answered."""
+        computed = [record for record in records if record.computed]
         values = self._values
-        values[self._prompt_tokens] += prompt
-        values[self._completion_tokens] += completion
+        values[self._prompt_tokens] += sum(record.prompt_tokens for record in computed)
+        values[self._completion_tokens] += sum(record.completion_tokens for record in computed)
+        for version in {record.version for record in records} - {""}:
+            self.versions.of(version).book([record for record in records if record.version == version])
 
     def close(self, cells: Cells) -> None:
         """The model is no longer served: its series go."""
@@ -75,22 +80,19 @@ class ModelSeries:
 
 
 class RequestSeries:
-    """The series of one model on one route. Each request calls `begin` once and `finish` once."""
+    """The series of one model on one route. Each request calls `begin` once, and is put into `ended` once."""
 
     __slots__ = (
         "_duration",
-        "_duration_sum",
         "_in_flight",
         "_opened",
         "_outcomes",
         "_overhead",
-        "_overhead_sum",
         "_queue",
-        "_queue_sum",
         "_ttft",
-        "_ttft_sum",
         "_values",
         "_window",
+        "ended",
         "model",
         "route",
     )
@@ -104,58 +106,49 @@ class RequestSeries:
         # What was asked of no model of ours was not served: its durations by route would say nothing.
         timed = (model.name, Route.OTHER if model.name == OTHER_MODEL else route)
         self._duration = cells.open(table.DURATION, timed)
-        self._duration_sum = self._duration + len(DURATION_EDGES) + 1
         self._ttft = cells.open(table.TTFT, timed)
-        self._ttft_sum = self._ttft + len(TTFT_EDGES) + 1
         self._opened = (counts, self._duration, self._ttft)
         self._in_flight = model.in_flight.index
         self._queue = model.queue.index
-        self._queue_sum = self._queue + len(QUEUE_EDGES) + 1
         self._overhead = model.overhead.index
-        self._overhead_sum = self._overhead + len(OVERHEAD_EDGES) + 1
         self._window = ring
+        self.ended: list[Ended] = []
+        """Requests that have ended and are not counted yet: whoever ends one puts it here."""
 
     def begin(self) -> None:
         """A request has been read."""
         self._values[self._in_flight] += 1.0
 
-    def finish(
-        self,
-        outcome: Outcome,
-        now: float,
-        duration: float,
-        ttft: float | None = None,
-        queue: float | None = None,
-        overhead: float | None = None,
-    ) -> None:
-        """The request has ended, whatever the end.
-
-        `now` on CLOCK_MONOTONIC, all in seconds: `duration` from the request's first byte to the answer's
-        last, `ttft` to the first byte of the engine's answer (None: there was none), `queue` waiting to be
-        admitted or for a member (None: never admitted), `overhead` in the gateway itself (None: unknown).
-        """
-        # Written out, not composed of handles: this is most of what a request costs in metrics.
+    def book(self) -> None:
+        """Count what has ended since the last time."""
+        records = self.ended
+        if not records:
+            return
+        self.ended = []
         values = self._values
-        values[self._outcomes[outcome]] += 1.0
-        values[self._in_flight] -= 1.0
-        values[self._duration + bisect_left(DURATION_EDGES, duration)] += 1.0
-        values[self._duration_sum] += duration
-        ring = self._window
+        values[self._in_flight] -= len(records)
+        for outcome, count in Counts(record.outcome for record in records).items():
+            values[self._outcomes[outcome]] += count
+        self._book_window(records)
+        durations = [record.ended - record.started for record in records]
+        observe(values, self._duration, DURATION_EDGES, durations)
+        ttfts = [record.first - record.started for record in records if record.first]
+        observe(values, self._ttft, TTFT_EDGES, ttfts)
+        waits = [record.admitted - record.started for record in records if record.admitted]
+        observe(values, self._queue, QUEUE_EDGES, waits)
+        observe(values, self._overhead, OVERHEAD_EDGES, overheads(records))
+        self.model.book(records)
+
+    def _book_window(self, records: Sequence[Ended]) -> None:
+        values, ring = self._values, self._window
+        now = records[-1].ended
         if now >= ring.until:
             ring.turn(now)
-        place = REFUSED if outcome in REFUSALS else bisect_left(WINDOW_EDGES, duration)
-        values[ring.base + place] += 1.0
-        if ttft is not None:
-            values[self._ttft + bisect_left(TTFT_EDGES, ttft)] += 1.0
-            values[self._ttft_sum] += ttft
-        if queue:
-            values[self._queue + bisect_left(QUEUE_EDGES, queue)] += 1.0
-            values[self._queue_sum] += queue
-        elif queue is not None:
-            values[self._queue] += 1.0
-        if overhead is not None:
-            values[self._overhead + bisect_left(OVERHEAD_EDGES, overhead)] += 1.0
-            values[self._overhead_sum] += overhead
+        base = ring.base
+        for record in records:
+            refused = record.outcome in REFUSALS
+            place = REFUSED if refused else bisect_left(WINDOW_EDGES, record.ended - record.started)
+            values[base + place] += 1.0
 
     def close(self, cells: Cells) -> None:
         """The model is no longer served: its series go."""
@@ -224,6 +217,7 @@ class Metrics:
 
         Series that were handed out for a model that goes must not be used afterwards.
         """
+        self.book()
         wanted = {*names, OTHER_MODEL}
         for name in [name for name in self._models if name not in wanted]:
             for key in [key for key in self._requests if key[0] == name]:
@@ -235,6 +229,11 @@ class Metrics:
     def model(self, name: str) -> ModelSeries:
         """The series of a model; those of `other` if it is not configured."""
         return self._models.get(name) or self._models[OTHER_MODEL]
+
+    def book(self) -> None:
+        """Count every request that has ended; some times a second, and before anybody reads."""
+        for series in self._requests.values():
+            series.book()
 
     def request_series(self, model: str, route: Route) -> RequestSeries:
         """The series of a model on a route; those of `other` for a model that is not configured."""

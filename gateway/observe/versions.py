@@ -8,16 +8,19 @@ flatter, broken ones are errors.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections import Counter as Counts
+from collections.abc import Collection, Iterable, Sequence
 
 from gateway.observe import table
+from gateway.observe.booking import Ended, observe
 from gateway.observe.cells import Cells
 from gateway.observe.handles import Choice, Counter, Histogram
 from gateway.observe.labels import OTHER_VERSION
 from gateway.observe.outcome import Outcome
 from gateway.observe.table import ANSWER_BUCKETS as ANSWER_EDGES
 from gateway.observe.table import VERSION_BUCKETS as VERSION_EDGES
+
+_OK = Outcome.OK
 
 KEPT = 8
 """Versions of a model that are counted apart."""
@@ -28,14 +31,11 @@ class VersionSeries:
 
     __slots__ = (
         "_answers",
-        "_answers_sum",
         "_duration",
-        "_duration_sum",
         "_handles",
         "_outcomes",
         "_prompt",
         "_ttft",
-        "_ttft_sum",
         "_values",
         "faults",
     )
@@ -52,28 +52,23 @@ class VersionSeries:
         self._handles = (requests, duration, ttft, answers, prompt, self.faults)
         self._values = cells.values
         self._outcomes = {outcome: requests.place(outcome) for outcome in Outcome}
-        self._duration, self._duration_sum = duration.index, duration.index + len(VERSION_EDGES) + 1
-        self._ttft, self._ttft_sum = ttft.index, ttft.index + len(VERSION_EDGES) + 1
-        self._answers, self._answers_sum = answers.index, answers.index + len(ANSWER_EDGES) + 1
+        self._duration, self._ttft, self._answers = duration.index, ttft.index, answers.index
         self._prompt = prompt.index
 
-    def ended(self, outcome: Outcome) -> None:
-        """A request that this version was to answer has ended."""
-        self._values[self._outcomes[outcome]] += 1.0
+    def book(self, records: Sequence[Ended]) -> None:
+        """Count requests that this version was to answer and that have ended.
 
-    def computed(self, duration: float, ttft: float, prompt: int, completion: int) -> None:
-        """It was computed, whole and in order. Seconds and tokens; no tokens: the engine named none."""
-        # Written out like `RequestSeries.finish`, and for the same reason.
+        Latency, length and prompts: of those that were computed, whole and in order.
+        """
         values = self._values
-        values[self._duration + bisect_left(VERSION_EDGES, duration)] += 1.0
-        values[self._duration_sum] += duration
-        values[self._ttft + bisect_left(VERSION_EDGES, ttft)] += 1.0
-        values[self._ttft_sum] += ttft
-        if completion:
-            values[self._answers + bisect_left(ANSWER_EDGES, completion)] += 1.0
-            values[self._answers_sum] += completion
-        if prompt:
-            values[self._prompt] += prompt
+        for outcome, count in Counts(record.outcome for record in records).items():
+            values[self._outcomes[outcome]] += count
+        whole = [record for record in records if record.outcome is _OK and record.computed]
+        observe(values, self._duration, VERSION_EDGES, [record.ended - record.started for record in whole])
+        observe(values, self._ttft, VERSION_EDGES, [record.first - record.started for record in whole])
+        lengths = [float(record.completion_tokens) for record in whole if record.completion_tokens]
+        observe(values, self._answers, ANSWER_EDGES, lengths)
+        values[self._prompt] += sum(record.prompt_tokens for record in whole)
 
     def close(self, cells: Cells) -> None:
         for handle in self._handles:

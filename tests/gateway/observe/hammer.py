@@ -15,6 +15,7 @@ from gateway.observe.labels import Route
 from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
 from gateway.observe.table import FAMILIES
+from tests.gateway.observe.ended import book
 
 
 def main(folder: Path, slot: int, requests: int) -> None:
@@ -26,7 +27,7 @@ def main(folder: Path, slot: int, requests: int) -> None:
     for number in range(requests):
         series.begin()
         member.attempts.add("ok")
-        series.finish(outcomes[number % len(outcomes)], time.monotonic(), 0.01, ttft=0.005)
+        book(series, outcomes[number % len(outcomes)], time.monotonic(), 0.01, ttft=0.005)
         os.write(sys.stdout.fileno(), b".")
     sys.stdin.read()
     cells.release()

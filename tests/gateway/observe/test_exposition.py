@@ -19,6 +19,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
 from gateway.observe.table import FAMILIES
 from tests.gateway.observe.conftest import Claim
+from tests.gateway.observe.ended import book, ended
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -36,10 +37,9 @@ def count_something(metrics: Metrics) -> None:
     member.attempts.add(Attempt.OK)
     series = metrics.request_series("small", Route.PREDICT)
     series.begin()
-    series.finish(Outcome.OK, 1000.0, 0.3, ttft=0.1, queue=0.0, overhead=0.0001)
+    book(series, Outcome.OK, 1000.0, 0.25, ttft=0.125, queue=0.0, overhead=0.0001)
     version = metrics.model("small").versions.of("v7-1a2b3c4d")
-    version.ended(Outcome.OK)
-    version.computed(0.3, 0.1, 5, 10)
+    version.book([ended(Outcome.OK, 1000.0, 0.3, ttft=0.1, prompt=5, completion=10)])
     rollouts = metrics.rollout_series("small")
     rollouts.members(["v7-1a2b3c4d"])
     rollouts.parity("v7-1a2b3c4d", 0.001, 0.02)
@@ -69,7 +69,7 @@ async def test_prometheus_reads_what_was_counted(metrics: Metrics, exposition: E
     assert find(found, "changeover_request_duration_seconds_bucket", **labels, le="0.5") == 1
     assert find(found, "changeover_request_duration_seconds_bucket", **labels, le="+Inf") == 1
     assert find(found, "changeover_request_duration_seconds_count", **labels) == 1
-    assert find(found, "changeover_request_duration_seconds_sum", **labels) == 0.3
+    assert find(found, "changeover_request_duration_seconds_sum", **labels) == 0.25
     assert find(found, "changeover_members", model="small", state="ready") == 1
     assert find(found, "changeover_workers") == 1
     member = 'odd "name"\\with\nbreaks'
@@ -107,7 +107,7 @@ async def test_qps_and_latency_are_shown_over_all_workers(claim: Claim, expositi
         series = Metrics(claim(slot), ["small"], version="1").request_series("small", Route.PREDICT)
         for _ in range(50):
             series.begin()
-            series.finish(Outcome.OK, loop.time(), 0.5)
+            book(series, Outcome.OK, loop.time(), 0.5)
     minute = exposition.last_minute()
     assert minute.total.counts == minute.by_route["predict"].counts
     assert sum(minute.total.counts) == 100

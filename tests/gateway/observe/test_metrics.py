@@ -15,6 +15,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
 from gateway.observe.reader import CellsReader
 from gateway.observe.table import FAMILIES, Kind
+from tests.gateway.observe.ended import book, ended
 
 
 def shown(reader: CellsReader, family: table.Family, *labels: str) -> list[float]:
@@ -25,24 +26,24 @@ def test_a_finished_request_is_counted_in_every_series(metrics: Metrics, reader:
     series = metrics.request_series("small", Route.CHAT)
     series.begin()
     assert shown(reader, table.IN_FLIGHT, "small") == [1.0]
-    series.finish(Outcome.OK, 1000.0, 1.25, ttft=0.2, queue=0.03, overhead=0.0004)
+    book(series, Outcome.OK, 1000.0, 1.25, ttft=0.21, queue=0.031, overhead=0.00041)
     assert shown(reader, table.IN_FLIGHT, "small") == [0.0]
     assert shown(reader, table.REQUESTS, "small", "chat")[0] == 1.0
     for family, labels, value in (
         (table.DURATION, ("small", "chat"), 1.25),
-        (table.TTFT, ("small", "chat"), 0.2),
-        (table.QUEUE, ("small",), 0.03),
-        (table.OVERHEAD, ("small",), 0.0004),
+        (table.TTFT, ("small", "chat"), 0.21),
+        (table.QUEUE, ("small",), 0.031),
+        (table.OVERHEAD, ("small",), 0.00041),
     ):
         *counts, total = shown(reader, family, *labels)
-        assert total == value
+        assert total == pytest.approx(value)
         assert counts.index(1.0) == next(i for i, edge in enumerate(family.buckets) if value <= edge)
 
 
 def test_what_did_not_happen_is_not_observed(metrics: Metrics, reader: CellsReader) -> None:
     series = metrics.request_series("small", Route.PREDICT)
     series.begin()
-    series.finish(Outcome.OVER_QUOTA, 1000.0, 0.001)
+    book(series, Outcome.OVER_QUOTA, 1000.0, 0.001)
     assert sum(shown(reader, table.TTFT, "small", "predict")) == 0
     assert sum(shown(reader, table.QUEUE, "small")) == 0
     assert sum(shown(reader, table.OVERHEAD, "small")) == 0
@@ -51,7 +52,7 @@ def test_what_did_not_happen_is_not_observed(metrics: Metrics, reader: CellsRead
 def test_a_request_that_did_not_wait_is_in_the_first_bucket(metrics: Metrics, reader: CellsReader) -> None:
     series = metrics.request_series("small", Route.PREDICT)
     series.begin()
-    series.finish(Outcome.OK, 1000.0, 0.001, queue=0.0)
+    book(series, Outcome.OK, 1000.0, 0.001, queue=0.0)
     first, *others = shown(reader, table.QUEUE, "small")
     assert (first, sum(others)) == (1.0, 0.0)
 
@@ -66,7 +67,7 @@ def test_requests_equal_the_sum_of_outcomes(
     series = Metrics(cells, ["small"], version="1").request_series("small", Route.PREDICT)
     for outcome in outcomes:
         series.begin()
-        series.finish(outcome, 1000.0, 0.5)
+        book(series, outcome, 1000.0, 0.5)
     reader = CellsReader(folder, FAMILIES)
     counts = dict(zip(Outcome, shown(reader, table.REQUESTS, "small", "predict"), strict=True))
     assert counts == {outcome: outcomes.count(outcome) for outcome in Outcome}
@@ -83,7 +84,7 @@ def test_what_clients_invent_adds_no_series(metrics: Metrics, cells: Cells) -> N
         model = "".join(draw.choices(string.printable, k=draw.randrange(1, 40)))
         series = metrics.request_series(model, draw.choice(list(Route)))
         series.begin()
-        series.finish(Outcome.CLIENT_ERROR, 1000.0, 0.001)
+        book(series, Outcome.CLIENT_ERROR, 1000.0, 0.001)
         assert series.model.name == OTHER_MODEL
     assert cells.series() == before
 
@@ -133,8 +134,8 @@ def test_a_value_outside_its_set_is_an_error(metrics: Metrics) -> None:
 
 
 def test_tokens_count_by_kind(metrics: Metrics, reader: CellsReader) -> None:
-    metrics.model("small").tokens(7, 20)
-    metrics.model("small").tokens(1, 1)
+    for prompt, completion in ((7, 20), (1, 1)):
+        metrics.model("small").book([ended(Outcome.OK, 1000.0, 0.2, prompt=prompt, completion=completion)])
     assert shown(reader, table.TOKENS, "small") == [8.0, 21.0]
 
 

@@ -15,6 +15,7 @@ from gateway.observe.outcome import Outcome
 from gateway.observe.reader import CellsReader
 from gateway.observe.versions import KEPT, VersionBook
 from tests.gateway.observe.conftest import Claim
+from tests.gateway.observe.ended import ended
 
 
 def counted(reader: CellsReader) -> list[str]:
@@ -22,9 +23,8 @@ def counted(reader: CellsReader) -> list[str]:
 
 
 def answer(book: VersionBook, version: str, duration: float = 0.2, tokens: int = 10) -> None:
-    series = book.of(version)
-    series.ended(Outcome.OK)
-    series.computed(duration, duration / 2, 5, tokens)
+    record = ended(Outcome.OK, 1000.0, duration, ttft=duration / 2, prompt=5, completion=tokens)
+    book.of(version).book([record])
 
 
 async def test_the_counts_of_all_workers_are_the_evidence(folder: Path, claim: Claim) -> None:
@@ -32,7 +32,7 @@ async def test_the_counts_of_all_workers_are_the_evidence(folder: Path, claim: C
     for book in books:
         for _ in range(10):
             answer(book, "v8")
-        book.of("v8").ended(Outcome.BACKEND_ERROR)
+        book.of("v8").book([ended(Outcome.BACKEND_ERROR, 1000.0, 0.2)])
         book.of("v8").faults.add()
         answer(book, "v7", duration=0.1)
     evidence = EvidenceReader(folder)
