@@ -18,12 +18,12 @@ import uvloop
 
 from loadtests import changeover
 from loadtests.closed_loop import TooManyFailed, ask_in_turn
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.processes import ServerFailed, end_on_sigterm
-from loadtests.report import REPORTS, Cell, Plot, Report, Series, Table, text_table, write
 from loadtests.stats import Spread, median, paired_ratio, percentile
 from loadtests.wire import Target, post
 from loadtests.workload import Ask, text
+from reports.page import Cell, Plot, Report, Series, Table, text_table, write
 
 CLIENTS = 64
 PROMPT_TOKENS = 30

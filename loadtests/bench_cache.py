@@ -17,14 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from loadtests import changeover
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.peers import rounds, wrk
 from loadtests.peers.bench import FAILURES, Bench
 from loadtests.peers.install import from_debian
 from loadtests.peers.rounds import Lengths, Measured, Runner, Start
 from loadtests.processes import ServerFailed, end_on_sigterm, free_ports, running
-from loadtests.report import REPORTS, Cell, Plot, Report, Series, Table, text_table, write
 from loadtests.stats import Spread, median, paired_ratio
+from reports.page import Cell, Plot, Report, Series, Table, text_table, write
 
 CLIENTS = 64
 KEYS = 500

@@ -25,17 +25,17 @@ import uvloop
 from loadtests import changeover
 from loadtests.arrivals import poisson
 from loadtests.closed_loop import TooManyFailed, ask_in_turn
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.open_loop import Due
 from loadtests.peers.catalog import Place, cache_aware
 from loadtests.peers.install import NotRun, from_package
 from loadtests.processes import ServerFailed, end_on_sigterm, free_ports, running
-from loadtests.report import REPORTS, Cell, Plot, Report, Series, Table, text_table, write
 from loadtests.samples import Outcome, Sample
 from loadtests.shards import drive_sharded
 from loadtests.stats import distribution, mean, median, paired_ratio, percentile
 from loadtests.wire import Target, post
 from loadtests.workload import Ask, text
+from reports.page import Cell, Plot, Report, Series, Table, text_table, write
 
 ENGINES = 2
 PREFIXES = 10

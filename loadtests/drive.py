@@ -19,15 +19,15 @@ from pathlib import Path
 import msgspec
 
 from loadtests.arrivals import ARRIVALS
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.open_loop import Due
 from loadtests.pages import Run, runs_page
-from loadtests.report import REPORTS, write
 from loadtests.samples import Sample, Slo, Summary
 from loadtests.shards import drive_sharded
 from loadtests.traces import TraceUnreadable, read_trace, slice_trace
 from loadtests.wire import Target
 from loadtests.workload import Mix, asks, from_trace
+from reports.page import write
 
 
 class Measured(msgspec.Struct):

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+REPORTS = Path(__file__).resolve().parent / "reports"
+"""Where reports lie; git ignores it."""
 
 
 def environment() -> dict[str, str]:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from loadtests import changeover
 from loadtests.arrivals import poisson
-from loadtests.environment import ROOT, environment
+from loadtests.environment import REPORTS, ROOT, environment
 from loadtests.pages import Run, runs_page
 from loadtests.processes import ServerFailed, end_on_sigterm, free_ports, running
-from loadtests.report import REPORTS, write
 from loadtests.samples import Slo
 from loadtests.shards import drive_sharded
 from loadtests.wire import Target
 from loadtests.workload import Mix, asks
+from reports.page import write
 
 START_S = 600.0
 SEED = 1

@@ -17,14 +17,14 @@ import msgspec
 
 from loadtests import changeover
 from loadtests.arrivals import poisson
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.open_loop import Due
 from loadtests.processes import Server, ServerFailed, cores, end_on_sigterm
-from loadtests.report import REPORTS, Cell, Plot, Report, Series, Table, text_table, write
 from loadtests.samples import Outcome, Sample, Slo, Summary, by_second, summarise
 from loadtests.shards import drive_sharded
 from loadtests.wire import Target, post
 from loadtests.workload import Ask
+from reports.page import Cell, Plot, Report, Series, Table, text_table, write
 
 ENGINES = 2
 SLOTS = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loadtests.report import Cell, Plot, Report, Series, Table
 from loadtests.samples import Outcome, Percentiles, Sample, Slo, Summary, by_second, summarise
 from loadtests.stats import distribution
+from reports.page import Cell, Plot, Report, Series, Table
 
 TIMES = ["time, ms", "count", "mean", "P50", "P90", "P99", "P99.9", "longest"]
 BROKEN = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.UNSENT)

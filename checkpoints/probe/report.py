@@ -1,19 +1,17 @@
-"""A report as text, as JSON and as one HTML page that needs nothing else (the plot is inline SVG)."""
+"""A report as text, as JSON and as a page of `reports`, which needs nothing else (its plot is inline SVG)."""
 
 from __future__ import annotations
-
-import html
-from importlib.resources import files
-from string import Template
 
 import msgspec
 
 from checkpoints.probe.judge import Report
+from reports import page as pages
 
-_PLOT, _MARGIN = 420, 40
 _MAX_POINTS = 5000
 """More would only make the page heavy: every k-th is drawn."""
 _MAX_NAMES = 20
+_FAR = 1e6
+"""Log-probabilities beyond are infinities in other words."""
 _LINES = (
     ("mean", "mean |Δlogp|"),
     ("p99", "P99 |Δlogp|"),
@@ -95,64 +93,56 @@ def as_json(report: Report) -> bytes:
 
 def as_html(report: Report) -> str:
     """One page."""
-    page = Template(files("checkpoints.probe").joinpath("page.html").read_text(encoding="utf-8"))
-    numbers = "".join(
-        f"<tr class='{'met' if met else 'not'}'><td>{html.escape(label)}</td><td>{value}</td>"
-        f"<td>{noise}</td><td>{html.escape(limit)}</td></tr>"
-        for label, value, noise, limit, met in rows(report)
+    found = pages.Table(
+        title="Trainer against engine",
+        columns=["", "found", "the engine's own noise", "limit", ""],
+        rows=[
+            [label, value, noise, limit, "met" if met else "NOT MET"]
+            for label, value, noise, limit, met in rows(report)
+        ],
+        note=", ".join(report.diagnosis.names),
     )
-    others = "".join(
-        f"<tr><td>{html.escape(label)}</td><td>{html.escape(value)}</td></tr>"
-        for label, value in facts(report)
+    shares = pages.Table(
+        title="Share of a known fault's effect",
+        note="0: none of it; 1: all of it.",
+        columns=["fault", "share", "standard error", "", "tensors"],
+        rows=[
+            [
+                share.cause,
+                share.share,
+                share.error,
+                "STALE" if share.stale else "",
+                ", ".join(share.names[:2]),
+            ]
+            for share in sorted(report.shares, key=lambda share: -share.share)[:_MAX_NAMES]
+        ],
     )
-    return page.substitute(
-        title=html.escape(_headline(report)),
-        verdict="passed" if report.passed else "failed",
-        evidence=html.escape(report.diagnosis.evidence),
-        names=html.escape(", ".join(report.diagnosis.names)),
-        numbers=numbers,
-        facts=others,
-        shares=_shares(report),
-        plot=_plot(report.points),
+    every = pages.Plot(
+        title="Every token",
+        kind="points",
+        x="log-probability by the trainer",
+        y="by the engine",
+        series=[pages.Series("tokens", list(_drawn(report.points)))],
+        note="On the dashed line both agree.",
     )
+    return pages.page(
+        pages.Report(
+            title=_headline(report),
+            lead=report.diagnosis.evidence,
+            verdict="passed" if report.passed else f"failed: {report.diagnosis.cause}",
+            tables=[found, *([shares] if report.shares else [])],
+            plots=[every],
+            facts=dict(facts(report)),
+        )
+    )
+
+
+def _drawn(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """Those that a page shows."""
+    known = tuple(pair for pair in points if all(abs(value) < _FAR for value in pair))
+    return known[:: max(1, len(known) // _MAX_POINTS)]
 
 
 def _headline(report: Report) -> str:
     verdict = "passed" if report.passed else f"failed: {report.diagnosis.cause}"
     return f"{report.subject or 'probe'} on {report.engine or 'the engine'}: {verdict}"
-
-
-def _shares(report: Report) -> str:
-    shown = sorted(report.shares, key=lambda share: -share.share)[:20]
-    return "".join(
-        f"<tr class='{'not' if share.stale else 'met'}'><td>{html.escape(share.cause)}</td>"
-        f"<td>{html.escape(', '.join(share.names[:2]))}</td>"
-        f"<td>{share.share:.3f} ± {share.error:.3f}</td></tr>"
-        for share in shown
-    )
-
-
-def _plot(points: tuple[tuple[float, float], ...]) -> str:
-    drawn = [pair for pair in points if all(abs(value) < 1e6 for value in pair)]
-    drawn = drawn[:: max(1, len(drawn) // _MAX_POINTS)]
-    low = min((min(pair) for pair in drawn), default=-1.0)
-    low = min(low * 1.02, -1e-3)
-
-    def x(value: float) -> float:
-        return _MARGIN + (value - low) / -low * (_PLOT - 2 * _MARGIN)
-
-    def y(value: float) -> float:
-        return _PLOT - x(value)
-
-    dots = "".join(f"<circle cx='{x(t):.1f}' cy='{y(e):.1f}' r='1.6'/>" for t, e in drawn)
-    ticks = "".join(
-        f"<text x='{x(value):.0f}' y='{_PLOT - 22}' text-anchor='middle'>{value:.1f}</text>"
-        f"<text x='34' y='{y(value) + 4:.0f}' text-anchor='end'>{value:.1f}</text>"
-        for value in (low, low / 2, 0.0)
-    )
-    return (
-        f"<svg viewBox='0 0 {_PLOT} {_PLOT}' role='img' aria-label='engine against trainer'>"
-        f"<line x1='{x(low):.1f}' y1='{y(low):.1f}' x2='{x(0):.1f}' y2='{y(0):.1f}' class='equal'/>"
-        f"{dots}{ticks}<text x='{_PLOT / 2}' y='{_PLOT - 6}' text-anchor='middle'>trainer logp</text>"
-        f"<text x='10' y='14'>engine logp</text></svg>"
-    )

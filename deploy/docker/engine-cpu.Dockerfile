@@ -24,6 +24,7 @@ COPY deploy deploy
 COPY backends backends
 COPY checkpoints checkpoints
 COPY gateway gateway
+COPY reports reports
 COPY training training
 RUN python deploy/setup.py gateway --without-tools \
     && python deploy/setup.py engine --device cpu \

@@ -23,6 +23,7 @@ COPY deploy deploy
 COPY backends backends
 COPY checkpoints checkpoints
 COPY gateway gateway
+COPY reports reports
 COPY training training
 # The guard and the reload run inside vLLM, so its Python gets our modules too, and nothing else of ours.
 RUN python3 deploy/setup.py gateway --without-tools \

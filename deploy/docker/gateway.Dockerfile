@@ -10,6 +10,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY backends backends
 COPY checkpoints checkpoints
 COPY gateway gateway
+COPY reports reports
 COPY training training
 RUN /opt/changeover/bin/pip install -c gateway.txt ".[kubernetes,otel,s3,signatures]"
 

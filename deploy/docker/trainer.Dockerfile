@@ -22,6 +22,7 @@ COPY deploy deploy
 COPY backends backends
 COPY checkpoints checkpoints
 COPY gateway gateway
+COPY reports reports
 COPY training training
 RUN python deploy/setup.py engine --device ${DEVICE} --with training \
     && rm -rf logs

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loadtests.environment import environment
+from loadtests.environment import REPORTS, environment
 from loadtests.peers import results, rounds, wrk
 from loadtests.peers.bench import FAILURES, Bench
 from loadtests.peers.catalog import DIRECT, OURS, OURS_LOGGING, PEERS, Peer
 from loadtests.peers.install import from_debian
 from loadtests.peers.rounds import Lengths, Measured, Runner, Start
 from loadtests.processes import end_on_sigterm, free_ports, running
-from loadtests.report import REPORTS, Report, text_table, write
+from reports.page import Report, text_table, write
 
 QUICK = Lengths(rounds=3, many=1, alone=1, streams=1)
 FULL = Lengths(rounds=5, many=3, alone=2, streams=2)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from loadtests.peers.catalog import OURS, PEERS
 from loadtests.peers.rounds import Measured
-from loadtests.report import Cell, Plot, Series, Table
 from loadtests.stats import Spread, median, paired_ratio, ratio
+from reports.page import Cell, Plot, Series, Table
 
 COMPARED = (
     ("vs_vllm_router", "vllm-router"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from loadtests.peers.catalog import OURS, PEERS
 from loadtests.peers.results import last_line, plots, table
 from loadtests.peers.rounds import Measured
-from loadtests.report import text_table
+from reports.page import text_table
 
 
 def measured(name: str, per_s: float, alone_s: float = 1e-4, event_s: float = 1e-5) -> Measured:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests import plots
+from reports import plots
 from tests.simulation import experiments
 from tests.simulation.control import control_traffic
 from tests.simulation.experiments import Row

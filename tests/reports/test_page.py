@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from loadtests.plots import Axis, axis, number
-from loadtests.report import Plot, Report, Series, Table, page, text_table, write
+from reports.page import Plot, Report, Series, Table, page, text_table, write
+from reports.plots import Axis, axis, number
 
 REPORT = Report(
     title="A <title> & more",
@@ -90,3 +92,18 @@ def test_numbers_are_short() -> None:
         "2.5M",
         "–",
     ]
+
+
+def test_points_lie_where_both_axes_say() -> None:
+    text = page(
+        Report(title="P", plots=[Plot(title="p", kind="points", series=[Series("s", [(-2.0, -2.0)])])])
+    )
+    assert text.count('class="point"') == 1
+    assert 'class="equal"' in text
+
+
+def test_a_report_written_down_as_json_is_made_into_its_page(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_bytes(msgspec.json.encode(REPORT))
+    command = [sys.executable, "-m", "reports", str(tmp_path / "r.json"), str(tmp_path / "r.html")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "r.html").read_text() == page(REPORT)

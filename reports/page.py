@@ -1,14 +1,12 @@
 """One page for every measurement: tables, plots and the environment, in one file without links to outside.
 
-From Python: `write(Report(title=…, tables=[…], plots=[…], facts={…}), path)`. From elsewhere: the same
-as JSON, `python -m loadtests.report report.json report.html`. Nothing of the project is imported but
-the drawing in `loadtests.plots`; the page is `report.html`, which follows the reader's dark mode.
+`write(Report(title=…, tables=[…], plots=[…], facts={…}), path)`. Nothing but the drawing in `reports.plots`
+is imported of the project; the page is `page.html`, which follows the reader's dark mode.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -17,11 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from loadtests import plots
+from reports import plots
 
-REPORTS = Path(__file__).parent / "reports"
-"""Where reports lie; git ignores it."""
-TEMPLATE = Path(__file__).with_name("report.html")
+TEMPLATE = Path(__file__).with_name("page.html")
 
 WIDEST_CELL = 60
 """Characters of a cell in a terminal; the page shows all."""
@@ -47,14 +43,15 @@ class Series(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Plot(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Lines over an x axis, or bars: then each series' first point is a bar (its y)."""
+    """Lines over an x axis; bars, where each series' first point is one (its y); or points, which agree where
+    they lie on the diagonal."""
 
     title: str
     series: list[Series]
     x: str = ""
     """What the x axis shows, with its unit."""
     y: str = ""
-    kind: Literal["lines", "bars"] = "lines"
+    kind: Literal["lines", "bars", "points"] = "lines"
     log_x: bool = False
     log_y: bool = False
     dots: bool = True
@@ -73,7 +70,7 @@ class Report(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tables: list[Table] = msgspec.field(default_factory=list)
     plots: list[Plot] = msgspec.field(default_factory=list)
     facts: dict[str, str] = msgspec.field(default_factory=dict)
-    """The environment."""
+    """The environment, or what else there is to know."""
 
 
 def write(report: Report, path: Path) -> Path:
@@ -94,10 +91,13 @@ def page(report: Report) -> str:
         plots=f'<h2>Plots</h2><div class="plots">{"".join(map(_plot, report.plots))}</div>'
         if report.plots
         else "",
-        facts="".join(
-            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in report.facts.items()
-        ),
+        facts=_facts(report.facts),
     )
+
+
+def _facts(facts: dict[str, str]) -> str:
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    return f"<h2>Environment</h2><dl>{listed}</dl>" if facts else ""
 
 
 def _table(table: Table) -> str:
@@ -129,6 +129,9 @@ def _plot(plot: Plot) -> str:
     if plot.kind == "bars":
         rows = [(series.name, _value(series.points[0][1])) for series in plot.series if series.points]
         drawing, legend = plots.bars(rows, plot.y, log=plot.log_y), ""
+    elif plot.kind == "points":
+        places = [(x, y) for series in plot.series for x, y in series.points if y is not None]
+        drawing, legend = plots.points(places, (plot.x, plot.y)), ""
     else:
         series = [(s.name, [(x, _value(y)) for x, y in s.points]) for s in plot.series]
         x = plots.axis([x for _, points in series for x, _ in points], log=plot.log_x, from_zero=True)
@@ -169,22 +172,3 @@ def text_table(table: Table) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
-
-
-def main() -> int:
-    """`python -m loadtests.report report.json report.html`"""
-    if len(sys.argv) != 3:
-        print(f"usage: {main.__doc__}", file=sys.stderr)
-        return 2
-    source, target = map(Path, sys.argv[1:])
-    try:
-        report = msgspec.json.decode(source.read_bytes(), type=Report)
-    except (OSError, msgspec.DecodeError) as error:
-        print(f"{source}: {error}", file=sys.stderr)
-        return 1
-    print(write(report, target))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -100,6 +100,21 @@ def lines(
     return _frame(_x_ticks(x) + _y_ticks(y) + "".join(drawn), labels)
 
 
+def points(places: Sequence[Point], labels: tuple[str, str]) -> str:
+    """What two sides say of the same things, with the diagonal on which they agree; both axes are one."""
+    both = axis([value for place in places for value in place], log=False, from_zero=True)
+    low, high = both.low, both.high
+    drawn = [
+        f'<line class="equal" x1="{_across(both, low):.1f}" y1="{_up(both, low):.1f}" '
+        f'x2="{_across(both, high):.1f}" y2="{_up(both, high):.1f}"/>'
+    ]
+    drawn += [
+        f'<circle class="point" r="1.8" cx="{_across(both, a):.1f}" cy="{_up(both, b):.1f}"/>'
+        for a, b in places
+    ]
+    return _frame(_x_ticks(both) + _y_ticks(both) + "".join(drawn), labels)
+
+
 def bars(rows: Sequence[tuple[str, float]], label: str, *, log: bool) -> str:
     """Horizontal bars, one a row, each with its name above and its value behind it.
 
