@@ -110,6 +110,20 @@ class FakeAgent:
         self._manner = manner
         self._troubles = Troubles(manner.troubles)
 
+    def crash(self, *, agent: bool = False) -> None:
+        """The engine dies, and its agent with it if told so; both come back by themselves."""
+        self._die(agent=agent)
+
+    async def lose_address(self, weights: str) -> None:
+        """Another engine with these weights takes the engine's address; the agent is gone. Until `crash`."""
+        self._life += 1
+        self.gone = True
+        await self.fake.kill()
+        engine = self.fake.engine
+        engine.draining = False
+        engine.serve(weights)
+        await self.fake.start_again()
+
     # -- what the control API asks
 
     def status(self) -> BackendStatus:

@@ -1,0 +1,5 @@
+# Random abuse: of gateways before fake engines, of real engines under load, and for long.
+.PHONY: abuse
+
+abuse: setup ## Random requests, faults, swaps and reloads, each answer judged (10 minutes; MINUTES=n EXAMPLES=n SEED=n)
+	@$(BIN)/python -m tests.abuse $(if $(MINUTES),--minutes $(MINUTES)) $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))

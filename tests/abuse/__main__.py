@@ -1,0 +1,133 @@
+"""`make abuse`: random scripts until time is up or enough were played; the last line counts what was found.
+
+    python -m tests.abuse [--examples 2000] [--minutes 10] [--seed 1]
+
+A script that violates something is made smaller and printed as code: put it into `tests/faults`. Ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.abuse.play import play
+from tests.abuse.steps import Step, scripts, shown
+from tests.abuse.world import Ground, ground
+
+TOLD_EVERY_S = 15.0
+SPARE_FILES = 8
+WARM = 5
+"""Examples after which files are counted: what is opened once is open by then."""
+SHRINKS_S = 180.0
+
+
+@dataclass
+class Campaign:
+    """What was played so far."""
+
+    shared: Ground
+    minutes: float
+    began: float = field(default_factory=time.monotonic)
+    examples: int = 0
+    steps: int = 0
+    told: float = 0.0
+    files: int = 0
+    failing_since: float = 0.0
+    least: list[Step] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        """Time is up; a failure has a while of its own to be made smaller."""
+        now = time.monotonic()
+        if self.failing_since:
+            return now - self.failing_since > SHRINKS_S
+        return now - self.began > self.minutes * 60
+
+    def example(self, script: list[Step]) -> None:
+        """Play one. Raises AssertionError with what was violated."""
+        if self.over:
+            return
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            found = runner.run(play(self.shared, script))
+        if not self.failing_since:
+            self.examples += 1
+            self.steps += len(script)
+        found += self._files()
+        self._tell()
+        if found:
+            self.failing_since = self.failing_since or time.monotonic()
+            self.least, self.violations = script, found
+            raise AssertionError(found[0])
+
+    def _files(self) -> list[str]:
+        now = len(list(Path("/proc/self/fd").iterdir()))
+        if self.examples == WARM:
+            self.files = now
+        if self.examples > WARM and now > self.files + SPARE_FILES:
+            return [f"{now} open files, {self.files} before"]
+        return []
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self.told > TOLD_EVERY_S:
+            self.told = now
+            print(f"{now - self.began:4.0f} s: {self.examples} examples, {self.steps} steps", flush=True)
+
+
+def campaign(shared: Ground, examples: int, minutes: float, seeded: int) -> Campaign:
+    """Play until one of the limits is met, or something is violated."""
+    found = Campaign(shared, minutes)
+    phases = (Phase.generate, Phase.shrink)
+    health = list(HealthCheck)
+
+    @seed(seeded)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=phases,
+        suppress_health_check=health,
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @given(scripts())
+    def run(script: list[Step]) -> None:
+        found.example(script)
+
+    try:
+        run()
+    except BaseException as error:
+        if not found.violations:
+            raise
+        if isinstance(error, KeyboardInterrupt):
+            raise
+    return found
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description="Random abuse of gateways on real sockets.")
+    parser.add_argument("--examples", type=int, default=2_000, help="at most (default: 2,000)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="at most (default: 10)")
+    parser.add_argument("--seed", type=int, default=1)
+    given_ = parser.parse_args()
+    with ground() as shared:
+        found = campaign(shared, given_.examples, given_.minutes, given_.seed)
+    if found.violations:
+        print(f"violated by\n{shown(found.least)}")
+        for line in found.violations:
+            print(f"  {line}")
+    print(f"examples={found.examples} steps={found.steps} violations={len(found.violations)}")
+    return 1 if found.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
