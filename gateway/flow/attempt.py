@@ -5,7 +5,7 @@ only for refused, 502, 503, 504 or a connection that died before any byte, and o
 head of a stream is no part of it: engines send that before they have computed anything, so it is held back
 until the first byte of the body.
 
-The lower half of a call: `gateway.flow.call` is the only subclass and the only caller. It never blocks and
+The lower half of a call, with `gateway.flow.resume.continuing` above it. It never blocks and
 needs no task, except to open a new connection.
 """
 

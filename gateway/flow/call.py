@@ -21,15 +21,12 @@ from gateway.flow.aim import not_served
 from gateway.flow.attempt import Attempting
 from gateway.flow.limits import Overdue, past_deadline, silent
 from gateway.flow.marks import marks
-from gateway.flow.phase import ANSWERING, CONNECTING, ENDED, FAILED, FAULTS, RETRY_STATUS, WAITING
+from gateway.flow.phase import ANSWERING, ENDED, FAILED, FAULTS, RETRY_STATUS, WAITING
 from gateway.flow.quota import Grant
 from gateway.flow.request import Request
-from gateway.flow.resume.driver import continuation
-from gateway.flow.resume.kept import Kept, amended
-from gateway.flow.resume.produced import CannotContinue
-from gateway.flow.resume.rejoin import cut_short
+from gateway.flow.resume.continuing import Continuing
 from gateway.http.exchange import Exchange
-from gateway.observe.labels import Attempt, Continued, RetryReason
+from gateway.observe.labels import Attempt, RetryReason
 from gateway.observe.outcome import Outcome
 from gateway.upstream.faults import Fault
 from gateway.upstream.headers import Headers, Told, read_answer
@@ -41,11 +38,8 @@ if TYPE_CHECKING:
 
 _OK, _DONE = Outcome.OK, Attempt.OK
 
-MAX_CONTINUED = 3
-"""How often one stream may go on elsewhere."""
 
-
-class Call(Attempting):
+class Call(Continuing):
     """Made by the pipeline for each request; `start` whenever it is admitted."""
 
     counted = True
@@ -53,10 +47,6 @@ class Call(Attempting):
     _paused_at = 0.0
     _own_limit = False
     """Whether the client's own limit is the shorter one."""
-    _kept: Kept | None = None
-    """Of a stream that another engine may go on with: what it has brought."""
-    _feeding = False
-    """Whether what comes is taken by `_kept` on its way."""
 
     def __init__(
         self, service: Service, exchange: Exchange | Shared, request: Request, grant: Grant | None, now: float
@@ -67,14 +57,13 @@ class Call(Attempting):
         priority = request.key.priority if request.key is not None else 0
         deadline = now + (wanted if wanted < total else total)
         Attempting.__init__(self, service, exchange, request, deadline, priority, now)
+        if request.resumable and service.continues:
+            self._keep(request)
         self._grant = grant
         if wanted < total:
             self._own_limit = True
         self._spoke_at = now
         exchange.on_gone = self.leave
-        if request.resumable and service.continues:
-            self._kept = Kept(request.body)
-            request.body = amended(request.body)
 
     def __repr__(self) -> str:
         return f"<Call {self.request.route} {self.phase.value} on={self.member} tried={self._tried}>"
@@ -284,52 +273,6 @@ class Call(Attempting):
         started = self.exchange.started
         self.request.answer.broken(error, self._marks(b""))
         self._finish(Outcome.TRUNCATED if started else Outcome.BACKEND_ERROR, now, attempt)
-
-    # On another engine
-
-    def _go_on(self, attempt: Attempt) -> bool:
-        """Let another member of the same version finish what this one began, if any of it has been seen."""
-        kept, lease = self._kept, self._lease
-        if kept is None or lease is None or not self.exchange.open or not self.exchange.started:
-            return False
-        if kept.continued >= MAX_CONTINUED or not (self._feeding or self._pinned):
-            return False
-        kept.continued += 1
-        kept.drop_half()
-        self._feeding = False
-        self._pinned = self._pinned or self._record.version
-        self._tried = (lease.member.name,)
-        self._let_go(attempt)
-        self.phase = CONNECTING
-        self._connect = self._service.tasks.start("continue", self._find_rest(kept))
-        return True
-
-    async def _find_rest(self, kept: Kept) -> None:
-        fleet = self._service.fleet
-        try:
-            following = await continuation(fleet, self.request, kept, self._pinned, self._tried)
-        except CannotContinue as reason:
-            self._connect = None
-            self._service.series.continuations.add(Continued.IMPOSSIBLE)
-            self._stop_short(str(reason), monotonic())
-            return
-        self._connect = None
-        self._service.series.continuations.add(Continued.CONTINUED)
-        if following.request is not None and following.lease is not None:
-            self.request = following.request
-            self._go(following.lease)
-            return
-        # All tokens had come.
-        now = self._record.last = monotonic()
-        self.phase = ANSWERING
-        self.request.answer.data(following.rest)
-        if self.request.answer.done():
-            self._finish(_OK, now, None)
-        else:
-            self._stop_short("its end is not understood", now)
-
-    def _stop_short(self, reason: str, now: float) -> None:
-        self._fail(cut_short(reason), now, Attempt.RESET)
 
     # Time and the client
 
