@@ -37,7 +37,7 @@ PROMPTS = (
     "Once upon a time", "The weather today is", "My favourite food is", "In the morning I",
     "A good friend will", "The train was late because", "She opened the door and", "Science tells us that",
 )  # fmt: skip
-LEARNING: Mapping[str, float] = {"tiny-llama": 3e-3}
+LEARNING: Mapping[str, float] = {"tiny-llama": 4e-4}
 """Learning rates: a few MB of random weights bear more than a model that can speak."""
 DEFAULT_LR = 3e-5
 
@@ -151,7 +151,7 @@ def _train(folder: Path, model: str, updates: int, store: Path, gateway: Serving
         "grpo": {"rewards": ["lower_case"], "generations": 8, "max_completion_length": 16},
         "logs": {"folder": str(folder / "logs")},
         "metrics": {"port": 0},
-        "export": {"store": str(store), "model": model, "probe": "thread", "probe_seconds": 2},
+        "export": {"store": str(store), "model": model},
         "rl": {"gateway": gateway.url},
     }
     path = folder / "train_config.yaml"

@@ -15,20 +15,22 @@ from checkpoints.store.store import Store
 from training.config.tree import TrainingConfig
 from training.exporter.into_store import default_run, into_store
 from training.exporter.publisher import Publisher, Sink
+from training.exporter.settings import ExportSettings, ProbeIn
 from training.rl.gateway import Gateway
 from training.rl.loop import Loop
 from training.rl.mismatch import Drift
+from training.rl.pool import Pool, pool
 from training.rl.rollouts import Rollouts
 from training.rl.sampling import Sampling
-from training.rl.trajectories import Pool, pool, read
+from training.rl.trajectories import read
 
 log = logging.getLogger("training.rl")
 
 
 def build_loop(config: TrainingConfig, tokenizer: Any, sink: Sink, *, first: bool, resumed: bool) -> Loop:
     """For one process. `resumed`: the run goes on from a checkpoint, perhaps behind what it published."""
-    rl, export = config.rl, config.export
-    assert rl is not None and export is not None
+    rl, export = config.rl, for_loop(config.export)
+    assert rl is not None
     output = Path(config.training.output_dir)
     output.mkdir(parents=True, exist_ok=True)
     run = export.run or (default_run(output) if first else "")
@@ -55,6 +57,18 @@ def build_loop(config: TrainingConfig, tokenizer: Any, sink: Sink, *, first: boo
     plain = config.grpo.temperature == 1.0 and rl.top_p == 1.0
     drift = Drift(rl.drift_k3, rl.drift_mean, plain_sampling=plain)
     return Loop(rl, run, output, gateway, rollouts, store, publisher, drift)
+
+
+def for_loop(export: ExportSettings | None) -> ExportSettings:
+    """The run waits for each probe, so what nobody asked for is left out of it.
+
+    Counterfactuals of single tensors are: the effect of one small step on one tensor lies within what bf16
+    engines differ by anyway, and whether reloads in place are right was shown by `changeover qualify`.
+    """
+    assert export is not None
+    given = export.model_fields_set
+    quick: dict[str, object] = {"probe_seconds": 0.0, "probe": ProbeIn.THREAD}
+    return export.model_copy(update={key: value for key, value in quick.items() if key not in given})
 
 
 def encoder(tokenizer: Any) -> Callable[[Any], tuple[int, ...]]:

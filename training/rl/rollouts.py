@@ -26,7 +26,7 @@ class Samples(Protocol):
 
 
 class Kept(Protocol):
-    """Where earlier samples come from (`training.rl.trajectories.Pool`)."""
+    """Where earlier samples come from (`training.rl.pool.Pool`)."""
 
     def group(self, prompt: Sequence[int], count: int) -> list[Sample] | None:
         """As many earlier samples of this prompt; None: there are none."""
