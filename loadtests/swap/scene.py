@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,15 +255,23 @@ class _OverSocket(http.client.HTTPConnection):
 
 @contextmanager
 def scene(
-    root: Path, engine_python: Path, *, replicas: int = 2, cache: str = "off", **rollout: object
+    root: Path,
+    engine_python: Path,
+    *,
+    replicas: int = 2,
+    workers: int = 1,
+    cache: str = "off",
+    cache_url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    **rollout: object,
 ) -> Iterator[Scene]:
-    """Everything started and ready. `cache`: its type; `rollout`: its settings.
+    """Everything started and ready. `cache`: its type; `rollout`: its settings; `environment`: of all processes.
 
     Raises ServerFailed, SceneFailed.
     """
     (port,) = free_ports(1)
     settings = {
-        "server": {"host": "127.0.0.1", "port": port, "settle_s": 0, "drain_s": 2},
+        "server": {"host": "127.0.0.1", "port": port, "settle_s": 0, "drain_s": 2, "workers": workers},
         "engine": {
             "model": MODEL,
             "replicas": replicas,
@@ -275,12 +283,12 @@ def scene(
         "checkpoints": {"store": str(root / "store"), "local": str(root / "local")},
         "rollout": rollout,
         "admin": {"token": ADMIN},
-        "cache": {"type": cache},
+        "cache": {"type": cache, **({"url": cache_url} if cache_url is not None else {})},
         "logging": {"requests": False},
     }
     config = root / CONFIG
     config.write_bytes(msgspec.json.encode(settings))
-    server = start("serve", [*command(), "serve", "--config", str(config)])
+    server = start("serve", [*command(), "serve", "--config", str(config)], environment=environment)
     made = Scene(root, engine_python, port, server)
     try:
         server.wait_ready(port, "/readyz", START_S)
