@@ -72,6 +72,11 @@ class Story:
         )
 
 
+def begin(play: Scene, version: int) -> None:
+    """By hand, where the moment matters."""
+    play.ask("POST", "/admin/rollouts", {"version": str(version)})
+
+
 def roll_out(play: Scene, story: Story, version: int) -> None:
     """Watch a version come to serve. Raises SceneFailed if it does not."""
     began = time.monotonic()
@@ -112,6 +117,7 @@ def broken_ones(play: Scene, story: Story, source: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-100] ^= 1
     file.write_bytes(data)
+    begin(play, version)
     shown = play.ended(version, LIMIT_S, story.tell)
     record = shown["rollout"]
     if record["stage"] not in ("refused", "rolled_back"):
@@ -126,6 +132,7 @@ def failing_probe(play: Scene, story: Story, source: Path, other: int) -> None:
     probe = play.version_folder(other) / "changeover" / "probe.json"
     version = play.publish(wrong, 52, "--probe", probe)
     story.tell(f"published version {version}, with a probe that it cannot pass")
+    begin(play, version)
     shown = play.ended(version, LIMIT_S, story.tell)
     record = shown["rollout"]
     if record["stage"] != "rolled_back":
@@ -138,7 +145,7 @@ def killed_in_mid_swap(play: Scene, story: Story, source: Path, step: int) -> Pa
     """The engine dies while its weights change: it comes back on what should be served, and is swapped."""
     changed = play.perturbed(source, f"step-{step}", seed=step)
     version = play.publish(changed, step)
-    play.ask("POST", "/admin/rollouts", {"version": str(version)})
+    begin(play, version)
     victim = _swapping(play)
     pid = play.kill_engine(victim)
     story.tell(f"{victim} was swapping: killed its engine (process {pid})")
@@ -227,7 +234,7 @@ def stream_goes_on(play: Scene, story: Story, source: Path, step: int) -> Path:
     for stream in streams:
         stream.start()
         stream.wait_begun()
-    play.ask("POST", "/admin/rollouts", {"version": str(version)})
+    begin(play, version)
     roll_out(play, story, version)
     for stream in streams:
         stream.wait(LIMIT_S)
@@ -246,11 +253,11 @@ def perform(play: Scene, story: Story) -> Judged:
     try:
         story.chapter("A changed checkpoint is published")
         first = good_one(play, story, play.base(), 1)
+        play.configure(auto=False)
         story.chapter("Broken checkpoints")
         broken_ones(play, story, first)
         story.chapter("A checkpoint that does not compute what its trainer computed")
         failing_probe(play, story, first, 1)
-        play.configure(auto=False)  # from here on the moment matters
         story.chapter("An engine is killed in mid-swap")
         second = killed_in_mid_swap(play, story, first, 60)
         story.chapter("Streams run when the next version comes")
