@@ -18,11 +18,15 @@ from checkpoints.contents import ADAPTER_CONFIG
 from checkpoints.draft import Metrics, Request
 from checkpoints.manifest import Manifest
 from checkpoints.probe.making import has_torch, make_probe_with
+from checkpoints.publish import Published
 from checkpoints.publish import publish as publish_folder
 from checkpoints.store.open import models, open_store
+from checkpoints.store.store import Store
 from gateway.cli import checkpoints_view as view
 from gateway.cli.options import fail
 from gateway.cli.stores import DEFAULT_STORE, JsonOption, ModelOption, StoreOption, sentences
+from gateway.cli.watching import PublishOne
+from gateway.cli.watching import watch as watch_folder
 
 _ENGINE_PYTHON = Path(".venv-engine/bin/python")
 _AUTO, _NONE = "auto", "none"
@@ -60,6 +64,19 @@ MaxRateOption = Annotated[
 SignOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Sign with this private key (PEM).")]
 
 
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="DIR is a run's output folder: publish what is done there."),
+]
+SettleOption = Annotated[
+    float,
+    typer.Option(min=0, metavar="S", help="--watch: an unmarked folder is done when quiet so long."),
+]
+IdleOption = Annotated[
+    float | None, typer.Option(min=0, metavar="S", help="--watch: end when nothing new came for so long.")
+]
+
+
 def publish(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The checkpoint, in the Hugging Face layout.")
@@ -80,17 +97,22 @@ def publish(
     base: Annotated[int | None, typer.Option(help="Adapters: the version that they rest on.")] = None,
     max_rate: MaxRateOption = None,
     sign: SignOption = None,
+    watch: WatchOption = False,
+    settle: SettleOption = 30.0,
+    idle: IdleOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a checkpoint into a store, whole or not at all.
 
     Example: changeover publish out/checkpoint-50 --store /mnt/store --run r1 --metrics reward=0.4
     """
-    with sentences():
-        opened = open_store(store, model or _model(store, folder))
+    if watch and (step is not None or probe not in (_AUTO, _NONE)):
+        fail("--watch takes steps from the folders' names, and makes each probe itself", code=2)
+
+    def bring(one: Path, number: int) -> Published:
         request = Request(
-            run=run or _safe(folder.resolve().parent.name),
-            step=_step(folder) if step is None else step,
+            run=run or _safe((folder if watch else folder.resolve().parent).resolve().name),
+            step=number,
             kind="merged" if merged else None,
             untie=untie,
             base=base,
@@ -100,17 +122,49 @@ def publish(
             take_over=take_over,
             bytes_per_s=None if max_rate is None else max_rate * 1e6,
         )
-        making = _maker(folder, probe_python, probe_texts, probe_seconds) if probe == _AUTO else None
-        start = time.monotonic()
+        making = _maker(one, probe_python, probe_texts, probe_seconds) if probe == _AUTO else None
         with _bar(shown=not as_json) as report:
-            made = publish_folder(
-                folder, opened, request, progress=report, sign=_signer(sign), make_probe=making
+            return publish_folder(
+                one, opened, request, progress=report, sign=_signer(sign), make_probe=making
             )
-        seconds = time.monotonic() - start
+
+    with sentences():
+        opened = open_store(store, model or _model(store, folder))
+        if watch:
+            _watch(folder, opened, run or _safe(folder.resolve().name), bring, settle, idle, as_json)
+            return
+        start = time.monotonic()
+        made = bring(folder, _step(folder) if step is None else step)
+    _told(made, time.monotonic() - start, as_json)
+
+
+def _watch(
+    folder: Path,
+    store: Store,
+    run: str,
+    bring: PublishOne,
+    settle_s: float,
+    idle_s: float | None,
+    as_json: bool,
+) -> None:
+    """Ends with 130 on Ctrl-C."""
+
+    def told(made: Published, seconds: float) -> None:
+        _told(made, seconds, as_json)
+
+    try:
+        count = watch_folder(folder, store, run, bring, told, settle_s=settle_s, idle_s=idle_s)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    print(f"{count} published; nothing new for {idle_s:g} s", file=sys.stderr)
+
+
+def _told(made: Published, seconds: float, as_json: bool) -> None:
     if as_json:
         view.print_json({**view.summary(made.manifest), "existing": made.existing, "seconds": seconds})
     else:
         print(view.published_text(made, seconds))
+    sys.stdout.flush()
 
 
 def _signer(key: Path | None) -> Callable[[Manifest], Manifest] | None:
