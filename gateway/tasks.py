@@ -19,6 +19,10 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 5.0
 """How long cancelled tasks may take to clean up when an owner is left as a context manager."""
 
+AGAIN_S = 1.0
+"""A task that has not ended by then is cancelled again: up to Python 3.11 `asyncio.wait_for`, which clients of
+Redis use, loses a cancellation that comes in the very turn in which it has its result (bpo-37658)."""
+
 
 def _nothing(name: str) -> None:
     pass
@@ -55,19 +59,22 @@ class TaskOwner:
         return sorted(task.get_name() for task in self._tasks)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Cancel everything and wait for it to end, at most `timeout_s`; then say what would not end.
+        """Cancel everything, again each `AGAIN_S`, until it has ended; after `timeout_s` say what would not.
 
         Cancelling `close` leaves the tasks cancelled but does not wait for them. Idempotent.
         """
         self._closed = True
         current = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not current]
-        for task in tasks:
-            task.cancel()
-        if not tasks:
-            return
-        _, stuck = await asyncio.wait(tasks, timeout=timeout_s)
-        for task in stuck:
+        left = {task for task in self._tasks if task is not current}
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        while left:
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=max(0.0, min(AGAIN_S, deadline - clock())))
+            if clock() >= deadline:
+                break
+        for task in left:
             logger.warning("Task %s does not end after being cancelled", task.get_name())
 
     async def __aenter__(self) -> Self:
