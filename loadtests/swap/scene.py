@@ -265,9 +265,9 @@ def scene(
     environment: Mapping[str, str] | None = None,
     **rollout: object,
 ) -> Iterator[Scene]:
-    """Everything started and ready. `cache`: its type; `rollout`: its settings; `environment`: of all processes.
+    """Everything started and ready. Raises ServerFailed, SceneFailed.
 
-    Raises ServerFailed, SceneFailed.
+    `cache`: its type; `rollout`: its settings; `environment`: of all processes.
     """
     (port,) = free_ports(1)
     settings = {

@@ -8,8 +8,11 @@ everything must serve again, every count be 0, and every request have ended exac
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -178,7 +181,7 @@ class Play:
 
     def _redis(self, fault: RedisFault) -> None:
         redis = self.here.redis
-        running = redis.server.is_running()
+        running = redis.alive
         match fault:
             case RedisFault.KILL if running:
                 redis.thaw()
@@ -355,16 +358,41 @@ class Play:
 async def play(shared: Ground, script: list[Step]) -> list[str]:
     """Perform it in a world of its own. Returns what was violated; stops where something is."""
     found: list[str] = []
+    with _complaints() as complaints:
+        try:
+            async with world(shared) as here:
+                playing = Play(here)
+                found = playing.violations
+                for step in script:
+                    await playing.perform(step)
+                    await playing.counts_are_true()
+                    if playing.violations:
+                        break
+                await playing.ends_well()
+        except Exception as error:
+            found.append("".join(traceback.format_exception(error))[-3000:])
+    return found + complaints
+
+
+class _Complaints(logging.Handler):
+    """What a gateway says that it never should, as it ends too."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__()
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info or "does not end" in record.getMessage():
+            self._found.append(self.format(record)[-3000:])
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    found: list[str] = []
+    handler = _Complaints(found)
+    logger = logging.getLogger("gateway")
+    logger.addHandler(handler)
     try:
-        async with world(shared) as here:
-            playing = Play(here)
-            found = playing.violations
-            for step in script:
-                await playing.perform(step)
-                await playing.counts_are_true()
-                if playing.violations:
-                    break
-            await playing.ends_well()
-    except AssertionError as error:  # what a gateway logged, seen when it ends
-        found.append(str(error)[:3000])
-    return found
+        yield found
+    finally:
+        logger.removeHandler(handler)

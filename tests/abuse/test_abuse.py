@@ -1,4 +1,4 @@
-"""A little of the abuse in every test run (`make abuse` is the rest), and whether it would see what it looks for."""
+"""A little of the abuse in every test run (`make abuse` is the rest), and that it sees what it looks for."""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ class World:
 
     folder: Path
     redis: Valkey
+    cache_url: str
     store: Store
     fakes: tuple[Fake, ...]
     agents: tuple[FakeAgent, ...]
@@ -94,7 +95,7 @@ class World:
         """Of a gateway before these engines."""
         made = rollout_settings(self.folder, self.fakes[urls], self.agents[urls], lease="redis", **ROLLOUT)
         made.pop("endpoints")
-        made["cache"] = {"type": "tiered", "url": self.redis.url}
+        made["cache"] = {"type": "tiered", "url": self.cache_url}
         made["timeouts"] = TIMEOUTS
         made["auth"] = {"keys": [_key(tenant) for tenant in range(len(TENANTS))]}
         for name, section in more.items():
@@ -147,7 +148,7 @@ async def world(shared: Ground) -> AsyncIterator[World]:
         heal_redis(shared.redis, forget=True)
         manner = Manner((NO_PROBE_PASSES,), phase_s=0.01, restart_s=0.05)
         async with engines(ENGINES, folder, manner, Behaviour()) as (store, fakes, agents):
-            here = World(folder, shared.redis, store, fakes, agents)
+            here = World(folder, shared.redis, shared.redis.url, store, fakes, agents)
             try:
                 await asyncio.gather(*(here.open(index) for index in range(GATEWAYS)))
                 await eventually(
@@ -162,9 +163,10 @@ async def world(shared: Ground) -> AsyncIterator[World]:
 
 def heal_redis(redis: Valkey, *, forget: bool = False) -> None:
     """Let it run; `forget`: with nothing in it."""
-    if not redis.server.is_running():
+    if redis.alive:
+        redis.thaw()
+    else:
         redis.start()
-    redis.thaw()
     if forget:
         with redis.client() as client:
             client.flushall()

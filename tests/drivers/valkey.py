@@ -28,6 +28,12 @@ class Valkey:
         """To look at it from outside. The caller closes it."""
         return Redis(port=self.server.port, password=self.password or None)
 
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there, frozen or not."""
+        process = self.server._process
+        return process is not None and process.poll() is None
+
     def kill(self) -> None:
         """As the kernel's out-of-memory killer does."""
         port = self.server.port
@@ -65,7 +71,7 @@ def valkey(password: str = "", **config: str) -> Iterator[Valkey]:
     try:
         yield running
     finally:
-        if server.is_running():
+        if running.alive:
             running.thaw()
         server.stop()
 
