@@ -115,7 +115,7 @@ def engine_plan(root: Path, device: str, *, training: bool) -> Plan:
     steps.append(
         Step(
             "install our side of the engine (guard, converter)",
-            (repr(_project(root)["version"]),),
+            (repr(_project(root)["version"]), repr(_project(root)["entry-points"])),
             ((*pip, "--no-deps", "-e", str(root)),),
         )
     )

@@ -76,6 +76,12 @@ class EngineUnderTest:
             time.sleep(0.1)
         raise AssertionError(f"{self.place.name} did not become ready: {status}\n{self.printed()}")
 
+    def answers_a_short_prompt_first(self) -> None:
+        """What kills an engine that has not asked for its processor's tiles (`backends.vllm.start`)."""
+        with self.http() as client:
+            answer = client.post("/v1/completions", json={"prompt": [1, 2, 3], "max_tokens": 1})
+        assert answer.status_code == 200, answer.text
+
     def printed(self) -> str:
         """The last lines of agent and engine."""
         parts = [self.run_dir / f"{self.place.name}.agent.log", self.run_dir / self.place.log]
@@ -127,6 +133,8 @@ def start_engines(
         under_test = EnginesUnderTest(run_dir, config, started)
         try:
             under_test.wait_ready()
+            for each in started:
+                each.answers_a_short_prompt_first()
             yield under_test
         finally:
             for each in started:
