@@ -6,3 +6,6 @@ setup-browser: setup
 
 page: setup setup-engine setup-browser ## Drive the operator's page in Chromium during rollouts on real engines (minutes)
 	@$(BIN)/python -m tests.page
+
+docs: setup ## Build the documentation into build/site and hold it against the code
+	@$(BIN)/python -m tests.docs

@@ -1,0 +1,1 @@
+"""The documentation, held against what it describes: `make docs`."""
