@@ -11,7 +11,8 @@ from checkpoints.manifest import PROBE_FILE
 from checkpoints.probe.contract import decode_probe
 from checkpoints.store.open import open_store
 from checkpoints.store.store import Store
-from tests.training.runs import BIN, ROOT, done, require_trainer, run
+from checkpoints.tensors import read_header
+from tests.training.runs import BIN, ROOT, SCRIPT, done, free_port, prepare, require_trainer, run
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
 
@@ -62,3 +63,28 @@ def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path
     (tmp_path / "store").write_text("a file, no folder")
     said = exported(tmp_path, on="steps", every=2, probe="off", finish_s=1)
     assert said["steps"] == 4
+
+
+def test_shards_of_two_processes_become_one_version(tmp_path: Path) -> None:
+    require_trainer()
+    settings = {
+        "store": str(tmp_path / "store"),
+        "model": "policy",
+        "on": "steps",
+        "every": 2,
+        "probe": "off",
+    }
+    prepare(tmp_path, training={"max_steps": 2}, export=settings, engine={"type": "FSDP"})
+    port = f"--master_port={free_port()}"
+    done(run(tmp_path, BIN / "torchrun", "--nproc_per_node=2", port, SCRIPT, "--config", "config.yaml"))
+    (version,) = store(tmp_path).versions()
+    store(tmp_path).fetch(version, tmp_path / "fetched")
+    ours, theirs = (read_file(tmp_path / name / "model.safetensors") for name in ("fetched", "output"))
+    assert ours == theirs
+
+
+def read_file(path: Path) -> dict[str, tuple[str, bytes]]:
+    """Type and bytes of each tensor."""
+    header = read_header(path)
+    raw = path.read_bytes()
+    return {one.name: (one.dtype, raw[one.start : one.end]) for one in header.tensors}
