@@ -3,3 +3,7 @@
 
 abuse: setup ## Random requests, faults, swaps and reloads, each answer judged (10 minutes; MINUTES=n EXAMPLES=n SEED=n)
 	@$(BIN)/python -m tests.abuse $(if $(MINUTES),--minutes $(MINUTES)) $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
+
+.PHONY: chaos
+chaos: setup setup-engine ## Real engines under load while everything around them breaks (MINUTES=10)
+	@$(BIN)/python -m loadtests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))

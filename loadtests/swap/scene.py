@@ -261,13 +261,14 @@ def scene(
     replicas: int = 2,
     workers: int = 1,
     cache: str = "off",
-    cache_url: str | None = None,
+    sections: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     **rollout: object,
 ) -> Iterator[Scene]:
     """Everything started and ready. Raises ServerFailed, SceneFailed.
 
-    `cache`: its type; `rollout`: its settings; `environment`: of all processes.
+    `cache`: its type; `rollout`: its settings; `sections`: others, in place of those here; `environment`: of
+    all processes.
     """
     (port,) = free_ports(1)
     settings = {
@@ -283,8 +284,9 @@ def scene(
         "checkpoints": {"store": str(root / "store"), "local": str(root / "local")},
         "rollout": rollout,
         "admin": {"token": ADMIN},
-        "cache": {"type": cache, **({"url": cache_url} if cache_url is not None else {})},
+        "cache": {"type": cache},
         "logging": {"requests": False},
+        **(sections or {}),
     }
     config = root / CONFIG
     config.write_bytes(msgspec.json.encode(settings))
