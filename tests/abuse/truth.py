@@ -133,8 +133,8 @@ def said(ask: Ask, seen: Seen) -> Said:
 
 
 def label_of(seen: Seen, found: Said) -> str:
-    """The weights that an answer names; empty where it names none."""
-    return seen.header("x-model-version") or found.named
+    """The weights that an answer names, in its head or, where that went out early, later; empty: none."""
+    return seen.header("x-model-version") or found.named or next(iter(found.versions), "")
 
 
 def _refusal(seen: Seen) -> list[str]:
