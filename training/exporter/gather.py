@@ -27,25 +27,27 @@ def copy_weights(model: Any, dtype: Any, wanted: Wanted, *, first: bool) -> Tens
     """
     copies: dict[int, Any] = {}
     found: Tensors = {}
-    for name, value in _whole(model, wanted, first=first):
+    for name, same, value in _whole(model, wanted, first=first):
         if not first:
             continue
-        place = value.data_ptr()
-        if place not in copies:  # tied weights stay one
+        if same not in copies:  # tied weights stay one
             kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
-            copies[place] = value.detach().to(device="cpu", dtype=kind, copy=True)
-        found[name] = copies[place]
+            copies[same] = value.detach().to(device="cpu", dtype=kind, copy=True)
+        found[name] = copies[same]
     return found if first else None
 
 
-def _whole(model: Any, wanted: Wanted, *, first: bool) -> Iterator[tuple[str, Any]]:
+def _whole(model: Any, wanted: Wanted, *, first: bool) -> Iterator[tuple[str, int, Any]]:
+    """Name, what is equal for tied weights, and the whole tensor, which is valid until the next one."""
     plain = extract_model_from_parallel(model)
     if is_deepspeed_zero3_enabled():
         yield from _of_zero3(plain, wanted)
     elif _is_sharded(model):
         yield from _of_fsdp(model, wanted)
     elif first:
-        yield from ((name, value) for name, value in plain.state_dict().items() if wanted(name))
+        yield from (
+            (name, value.data_ptr(), value) for name, value in plain.state_dict().items() if wanted(name)
+        )
 
 
 def _is_sharded(model: Any) -> bool:
@@ -55,22 +57,23 @@ def _is_sharded(model: Any) -> bool:
     return torch.distributed.is_initialized() and any(isinstance(each, kinds) for each in model.modules())
 
 
-def _of_fsdp(model: Any, wanted: Wanted) -> Iterator[tuple[str, Any]]:
+def _of_fsdp(model: Any, wanted: Wanted) -> Iterator[tuple[str, int, Any]]:
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     whole = get_model_state_dict(model, options=options)
-    yield from ((name, value) for name, value in whole.items() if wanted(name))
+    yield from ((name, value.data_ptr(), value) for name, value in whole.items() if wanted(name))
 
 
-def _of_zero3(plain: Any, wanted: Wanted) -> Iterator[tuple[str, Any]]:
-    from deepspeed.zero import GatheredParameters
+def _of_zero3(plain: Any, wanted: Wanted) -> Iterator[tuple[str, int, Any]]:
+    """Memory of a gathered parameter is used again for the next, so its own object says which are tied."""
+    import deepspeed
 
-    for name, parameter in plain.named_parameters(remove_duplicate=False):
+    parameters = dict(plain.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
         if wanted(name):
-            with GatheredParameters([parameter]):
-                yield name, parameter.data
-    names = {name for name, _ in plain.named_parameters(remove_duplicate=False)}
-    yield from (
-        (name, value) for name, value in plain.state_dict().items() if name not in names and wanted(name)
-    )
+            with deepspeed.zero.GatheredParameters([parameter]):
+                yield name, id(parameter), parameter.data
+    for name, value in plain.state_dict().items():
+        if name not in parameters and wanted(name):
+            yield name, id(value), value

@@ -13,6 +13,8 @@ from checkpoints.store.open import open_store
 from checkpoints.store.store import Store
 from checkpoints.tensors import read_header
 from tests.training.runs import BIN, ROOT, SCRIPT, done, free_port, prepare, require_trainer, run
+from training.config.tree import Model
+from training.launch.models import source_of
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
 
@@ -74,7 +76,7 @@ def test_shards_of_two_processes_become_one_version(tmp_path: Path) -> None:
         "every": 2,
         "probe": "off",
     }
-    prepare(tmp_path, training={"max_steps": 2}, export=settings, engine={"type": "FSDP"})
+    prepare(tmp_path, training={"max_steps": 2}, export={**settings, "probe": "off"}, engine={"type": "FSDP"})
     port = f"--master_port={free_port()}"
     done(run(tmp_path, BIN / "torchrun", "--nproc_per_node=2", port, SCRIPT, "--config", "config.yaml"))
     (version,) = store(tmp_path).versions()
@@ -88,3 +90,26 @@ def read_file(path: Path) -> dict[str, tuple[str, bytes]]:
     header = read_header(path)
     raw = path.read_bytes()
     return {one.name: (one.dtype, raw[one.start : one.end]) for one in header.tensors}
+
+
+def test_shards_of_zero_3_become_one_version(tmp_path: Path) -> None:
+    """DeepSpeed runs on a CPU too; the kernels that it compiles are not needed for this."""
+    require_trainer()
+    settings = {"store": str(tmp_path / "store"), "model": "policy", "on": "steps", "every": 2}
+    zero = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}
+    (tmp_path / "ds.json").write_bytes(msgspec.json.encode({**zero, "zero_allow_untested_optimizer": True}))
+    engine: dict[str, object] = {"type": "DeepSpeed", "deepspeed_config": "ds.json"}
+    prepare(
+        tmp_path, training={"max_steps": 2, "lr": 1e-2}, export={**settings, "probe": "off"}, engine=engine
+    )
+    port = f"--master_port={free_port()}"
+    done(run(tmp_path, BIN / "torchrun", "--nproc_per_node=2", port, SCRIPT, "--config", "config.yaml"))
+    (version,) = store(tmp_path).versions()
+    store(tmp_path).fetch(version, tmp_path / "fetched")
+    trained = read_file(tmp_path / "fetched" / "model.safetensors")
+    before = read_file(Path(source_of(Model(name="tiny-llama"))) / "model.safetensors")
+    assert {name: kind for name, (kind, _) in trained.items()} == {
+        name: kind for name, (kind, _) in before.items()
+    }
+    assert [name for name in trained if trained[name] == before[name]] == []
+    assert len({raw for _, raw in trained.values()}) == len(trained)
