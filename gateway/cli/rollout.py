@@ -143,6 +143,8 @@ def status(
         print(msgspec.json.format(msgspec.json.encode(shown), indent=1).decode())
     elif console.is_terminal if watch is None else watch:
         _watch(asked, shown, console, interval_s, until_end=False)
+    elif console.is_terminal:
+        console.print(view(shown, console.width))
     else:
         print(plain_text(shown))
 

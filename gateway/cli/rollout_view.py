@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from checkpoints.rollouts import Rollout, Stage
-from gateway.cli.status_view import MEDIUM, WIDE, seconds
+from gateway.cli.columns import Column, table
+from gateway.cli.status_view import seconds
 from gateway.rollout.shown import ShownMember, ShownRollouts
 
 MAX_MEMBERS = 40
@@ -28,23 +28,35 @@ _STAGE_STYLES = {
 _PLACE_STYLES = {"at": "green", "held": "green", "failed": "bold red", "away": "yellow", "gone": "red"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    title: str
-    text: Callable[[ShownMember], str]
-    from_width: int = 0
+_COLUMNS: tuple[Column[ShownMember], ...] = (
+    Column("member", lambda member: member.name),
+    Column(
+        "place",
+        lambda member: member.phase or member.place,
+        style=lambda member: _PLACE_STYLES.get(member.place, "cyan"),
+    ),
+    Column("version", lambda member: member.version or "-"),
+    Column("prepared", lambda member: member.prepared or "-", spare=4),
+    Column("way", lambda member: member.way.replace("_", " ") or "-", spare=5),
+    Column("out for", lambda member: seconds(member.out_of_rotation_s or None), spare=3, right=True),
+    Column("k3", lambda member: number(member.parity, "k3"), spare=1, right=True),
+    Column("|Δlogp|", lambda member: number(member.parity, "mean"), spare=2, right=True),
+    Column("reason", lambda member: member.reason, spare=6),
+)
 
 
-_COLUMNS = (
-    _Column("member", lambda member: member.name),
-    _Column("place", lambda member: member.phase or member.place),
-    _Column("version", lambda member: member.version or "-"),
-    _Column("prepared", lambda member: member.prepared or "-", MEDIUM),
-    _Column("way", lambda member: member.way or "-", MEDIUM),
-    _Column("out for", lambda member: seconds(member.out_of_rotation_s or None), MEDIUM),
-    _Column("k3", lambda member: number(member.parity, "k3"), WIDE),
-    _Column("|Δlogp|", lambda member: number(member.parity, "mean"), WIDE),
-    _Column("reason", lambda member: member.reason, WIDE),
+class _Evidence(NamedTuple):
+    """One figure of the stable version and of the candidate."""
+
+    name: str
+    stable: str
+    candidate: str
+
+
+_EVIDENCE: tuple[Column[_Evidence], ...] = (
+    Column("evidence", lambda row: row.name),
+    Column("stable", lambda row: row.stable, right=True),
+    Column("candidate", lambda row: row.candidate, right=True),
 )
 
 
@@ -58,7 +70,8 @@ def view(shown: ShownRollouts, width: int) -> RenderableType:
         )
         parts.append(Text(record.reason))
     parts.append(Text(f"next: {shown.next}"))
-    parts += [Text(line) for line in evidence_lines(shown)]
+    if evidence := _evidence(shown):
+        parts += ["", table(_EVIDENCE, evidence, width)]
     parts += ["", _table(shown, width)]
     parts += [Text(line, style="dim") for line in _past(shown)]
     return Group(*parts)
@@ -85,9 +98,20 @@ def line(record: Rollout) -> str:
 
 def evidence_lines(shown: ShownRollouts) -> Iterator[str]:
     """Stable and candidate beside each other, while there is a canary."""
-    for name, counts in shown.evidence.items():
-        if isinstance(counts, dict):
-            yield f"  {name:10} " + "  ".join(f"{what} {value}" for what, value in counts.items())
+    for row in _evidence(shown):
+        yield f"  {row.name}: stable {row.stable}, candidate {row.candidate}"
+
+
+def _evidence(shown: ShownRollouts) -> list[_Evidence]:
+    stable, candidate = (shown.evidence.get(side) for side in ("stable", "candidate"))
+    if not isinstance(stable, dict) or not isinstance(candidate, dict):
+        return []
+    names = dict.fromkeys([*stable, *candidate])
+    return [_Evidence(name, _figure(stable.get(name)), _figure(candidate.get(name))) for name in names]
+
+
+def _figure(value: object) -> str:
+    return f"{value:,.6g}" if isinstance(value, int | float) else "-"
 
 
 def number(parity: dict[str, object], name: str) -> str:
@@ -107,17 +131,9 @@ def _members(shown: ShownRollouts) -> list[ShownMember]:
 
 
 def _table(shown: ShownRollouts, width: int) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    columns = [column for column in _COLUMNS if column.from_width <= width]
-    for column in columns:
-        table.add_column(column.title, overflow="ellipsis", no_wrap=True)
-    for member in _members(shown):
-        style = _PLACE_STYLES.get(member.place, "cyan")
-        table.add_row(
-            *(Text(column.text(member), style=style if column.title == "place" else "") for column in columns)
-        )
+    rows = table(_COLUMNS, _members(shown), width)
     more = len(shown.members) - MAX_MEMBERS
-    return Group(table, Text(f"and {more} more", style="dim")) if more > 0 else table
+    return Group(rows, Text(f"and {more} more", style="dim")) if more > 0 else rows
 
 
 def _past(shown: ShownRollouts) -> Iterator[str]:

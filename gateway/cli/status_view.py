@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.columns import Column, table
 from gateway.observe.status import GatewayStatus, MemberStatus, ModelStatus
 
 WIDE = 110
-"""Columns from which everything is shown; below that, what a narrow terminal can hold."""
-MEDIUM = 72
+"""Cells from which the gateway's own figures stand in one line."""
 
 _STATE_STYLES = {
     "starting": "cyan",
@@ -27,26 +25,20 @@ _STATE_STYLES = {
 """By the names in `gateway.fleet.states`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    title: str
-    text: Callable[[MemberStatus], str]
-    from_width: int = 0
-    right: bool = False
-
-
-_COLUMNS = (
-    _Column("member", lambda member: member.name),
-    _Column("address", lambda member: member.address, WIDE),
-    _Column("state", lambda member: member.state),
-    _Column("for", lambda member: duration(member.since_s), MEDIUM, right=True),
-    _Column("version", lambda member: member.version or "-"),
-    _Column("in flight", lambda member: str(member.in_flight), right=True),
-    _Column("tokens", lambda member: count(member.tokens), WIDE, right=True),
-    _Column("requests", lambda member: count(member.requests), MEDIUM, right=True),
-    _Column("failures", lambda member: count(member.failures), MEDIUM, right=True),
-    _Column("latency", lambda member: seconds(member.latency_s), MEDIUM, right=True),
-    _Column("reason", lambda member: member.reason, WIDE),
+_COLUMNS: tuple[Column[MemberStatus], ...] = (
+    Column("member", lambda member: member.name),
+    Column("address", lambda member: member.address, spare=8),
+    Column(
+        "state", lambda member: member.state, style=lambda member: _STATE_STYLES.get(member.state, "white")
+    ),
+    Column("for", lambda member: duration(member.since_s), spare=3, right=True),
+    Column("version", lambda member: member.version or "-"),
+    Column("in flight", lambda member: str(member.in_flight), right=True),
+    Column("tokens", lambda member: count(member.tokens), spare=6, right=True),
+    Column("requests", lambda member: count(member.requests), spare=4, right=True),
+    Column("failures", lambda member: count(member.failures), spare=5, right=True),
+    Column("latency", lambda member: seconds(member.latency_s), spare=2, right=True),
+    Column("reason", lambda member: member.reason, spare=7),
 )
 
 
@@ -81,18 +73,7 @@ def _versions(model: ModelStatus) -> str:
 def _members(model: ModelStatus, width: int) -> RenderableType:
     if not model.members:
         return Text("  no members", style="yellow")
-    columns = [column for column in _COLUMNS if column.from_width <= width]
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(
-            column.title, justify="right" if column.right else "left", overflow="ellipsis", no_wrap=True
-        )
-    for member in model.members:
-        style = _STATE_STYLES.get(member.state, "white")
-        table.add_row(
-            *(Text(column.text(member), style=style if column.title == "state" else "") for column in columns)
-        )
-    return table
+    return table(_COLUMNS, model.members, width)
 
 
 def plain_text(status: GatewayStatus) -> str:
