@@ -70,10 +70,11 @@ class Story:
             for name in order:
                 if time.monotonic() >= end:
                     return
-                self._one(name)
+                self.attempt(name)
                 time.sleep(self.random.uniform(1, 5))
 
-    def _one(self, name: str) -> None:
+    def attempt(self, name: str) -> None:
+        """One of `EVENTS`; what cannot be done now, or here, is told."""
         try:
             EVENTS[name](self)
         except SceneFailed as error:
