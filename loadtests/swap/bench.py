@@ -14,13 +14,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from loadtests.environment import REPORTS, environment
 from loadtests.processes import ServerFailed, end_on_sigterm
+from loadtests.swap.page import swaps_page
 from loadtests.swap.scene import Scene, SceneFailed, qualify, scene
-from loadtests.swap.traffic import Judged, Traffic, capacity, judge, p99
+from loadtests.swap.traffic import Answer, Judged, Traffic, capacity, judge, p99
 from loadtests.wire import Target
+from reports.page import write
 
 SHARE = 0.7
 CLIENTS = 32
@@ -62,8 +66,28 @@ def bare_reload(play: Scene, version: int) -> float:
     return median(found)
 
 
-def measure(play: Scene, count: int, quiet_s: float) -> tuple[Judged, float, float]:
-    """What came of the load, the ratio of P99s, and rotation over reload."""
+@dataclass
+class Measured:
+    """What came of the load, and what each swap cost."""
+
+    judged: Judged
+    answers: list[Answer]
+    served: list[tuple[float, str]]
+    out_s: list[float]
+    p99_ratio: float
+    rotation: float
+    """Over reload."""
+
+    def last_line(self, count: int) -> str:
+        judged = self.judged
+        return (
+            f"swaps={count} failed={judged.failed} stale={judged.stale} mixed={judged.mixed} "
+            f"p99_ratio={self.p99_ratio:.2f} rotation_over_reload={self.rotation:.2f}"
+        )
+
+
+def measure(play: Scene, count: int, quiet_s: float) -> Measured:
+    """Capacity, a while without swaps, then the swaps."""
     target = Target.of(play.url)
     versions = [
         play.publish(folder, step) for step, folder in enumerate(play.chain(play.base(), count + 1), 1)
@@ -79,14 +103,15 @@ def measure(play: Scene, count: int, quiet_s: float) -> tuple[Judged, float, flo
         began = time.monotonic()
         time.sleep(quiet_s)
         swaps_began = time.monotonic()
-        _, bare = swap_all(play, versions[1:], served)
+        whole, bare = swap_all(play, versions[1:], served)
         ended = time.monotonic()
     finally:
         traffic.stop()
     without, during = p99(traffic.between(began, swaps_began)), p99(traffic.between(swaps_began, ended))
     reload_s = bare_reload(play, versions[-1])
     print(f"P99 {without:.3f} s without, {during:.3f} s during; bare reload {reload_s:.3f} s", flush=True)
-    return judge(traffic.answers, served), during / without, median(bare) / reload_s
+    judged = judge(traffic.answers, served)
+    return Measured(judged, traffic.answers, served, whole, during / without, median(bare) / reload_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,17 +129,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="swap-", ignore_cleanup_errors=True) as folder:
             qualify(Path(folder), print)
             with scene(Path(folder), python, auto=False, wait_s=10, member_deadline_s=300) as play:
-                judged, p99_ratio, rotation = measure(play, count, quiet_s)
+                measured = measure(play, count, quiet_s)
     except (SceneFailed, ServerFailed) as error:
         print(f"failed: {error}", file=sys.stderr)
         return 1
+    judged, verdict = measured.judged, measured.last_line(count)
     for line in judged.told:
         print(line)
     print(f"{judged.answers} answers: {judged.versions}")
-    print(
-        f"swaps={count} failed={judged.failed} stale={judged.stale} mixed={judged.mixed} "
-        f"p99_ratio={p99_ratio:.2f} rotation_over_reload={rotation:.2f}"
+    page = swaps_page(
+        "Swaps at 70 % of capacity",
+        measured.answers,
+        measured.served,
+        measured.out_s,
+        verdict=verdict,
+        facts=environment(),
     )
+    print(write(page, REPORTS / "swap.html"))
+    print(verdict)
     return 1 if judged.failed or judged.stale or judged.mixed else 0
 
 

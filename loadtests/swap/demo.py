@@ -22,10 +22,13 @@ from statistics import median
 
 import msgspec
 
+from loadtests.environment import REPORTS, environment
 from loadtests.processes import ServerFailed, end_on_sigterm
+from loadtests.swap.page import swaps_page
 from loadtests.swap.scene import JSON, Scene, SceneFailed, qualify, scene
-from loadtests.swap.traffic import Judged, Traffic, judge
+from loadtests.swap.traffic import Answer, Judged, Traffic, judge
 from loadtests.wire import Target
+from reports.page import write
 
 RATE = 15.0
 CONTINUED = ("changeover_continuations_total", 'outcome="continued"')
@@ -44,6 +47,7 @@ class Story:
     continued: int = 0
     out_s: list[float] = field(default_factory=list)
     served: list[tuple[float, str]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     quickest_s: float = 0.0
 
     def tell(self, text: str) -> None:
@@ -264,6 +268,7 @@ def perform(play: Scene, story: Story) -> Judged:
         stream_goes_on(play, story, second, 61)
     finally:
         traffic.stop()
+    story.answers = traffic.answers
     return judge(traffic.answers, story.served)
 
 
@@ -293,7 +298,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in judged.told:
         print(line)
     print(f"{judged.answers} answers: {judged.versions}; rate {RATE:g}/s")
-    print(story.last_line(judged))
+    verdict = story.last_line(judged)
+    page = swaps_page(
+        "Weights change under load",
+        story.answers,
+        story.served,
+        story.out_s,
+        verdict=verdict,
+        facts=environment(),
+    )
+    print(write(page, REPORTS / "demo-swap.html"))
+    print(verdict)
     return 1 if judged.failed or judged.stale or judged.mixed else 0
 
 
