@@ -76,6 +76,9 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {name: form for name, form in FORMS.items() if name.endswith("stream")}
 
+BUSY_S = 20.0
+"""For what takes no time, on a machine that has too much to do."""
+
 POLICIES = ("round_robin", "least_load", "power_of_two", "prefix", "session")
 
 
@@ -156,7 +159,7 @@ class Running:
         async def read() -> bool:
             return await self.metric("changeover_config_reloads_total") > before
 
-        await eventually(read, what="the settings were read again")
+        await eventually(read, within=BUSY_S, what="the settings were read again")
 
     def leftovers(self) -> list[str]:
         """Every count that is not 0."""
@@ -250,7 +253,7 @@ async def serving(settings: Settings, look_up: LookUp = system_look_up) -> Async
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]), name="gateway")
         try:
-            await eventually(lambda: server.started or task.done(), what="the gateway listens")
+            await eventually(lambda: server.started or task.done(), within=BUSY_S, what="the gateway listens")
             yield Running(gateway, url, file, records, logged)
         finally:
             # Told to end rather than cancelled, also where the test has failed: sockets are closed in order.
