@@ -80,7 +80,7 @@ def body_of(ask: Ask) -> tuple[str, dict[str, Any]]:
 def headers_of(ask: Ask, name: str) -> list[tuple[str, str]]:
     """`name`: the request's id."""
     least = "" if ask.least is None else str(ask.least)
-    wishes = [("x-model-version", ask.wish), ("x-model-version-min", least)]
+    wishes = [("x-model-version", ask.wish), ("x-model-version-min", least), ("cache-control", ask.control)]
     return [
         ("authorization", f"Bearer {key_of(ask.tenant)}"),
         ("x-request-id", name),

@@ -29,7 +29,7 @@ from tests.drivers.raw import Response, ask
 from tests.drivers.waiting import eventually, paced
 from tests.gateway.rollout.rolled import ADMIN
 
-SETTLES_S = 5.0
+SETTLES_S = 15.0
 """After it was asked, a count is true within this, even on a busy machine."""
 SPARE_TASKS = 4
 """Look-ups, probes and connections that come and go."""

@@ -88,6 +88,8 @@ class Ask:
     """`x-model-version`."""
     least: int | None = None
     """`x-model-version-min`."""
+    control: str = ""
+    """`Cache-Control`."""
     client: Client = Client.READS
     count: int = 1
     limit_s: float = 4.0
@@ -232,6 +234,7 @@ _asks = st.builds(
     tenant=st.integers(0, len(TENANTS) - 1),
     wish=st.sampled_from(["", "", "", "1", "v2", "3", "serving", "candidate"]),
     least=st.sampled_from([None, None, None, 1, 2]),
+    control=st.sampled_from(["", "", "", "no-store", "no-cache", "max-age=60"]),
     client=st.sampled_from([Client.READS, Client.READS, Client.READS, *Client]),
     count=st.sampled_from([1, 1, 3, 8]),
     limit_s=st.sampled_from([4.0, 4.0, 0.3]),

@@ -87,6 +87,7 @@ def test_the_right_answer_is_right() -> None:
         (ASK, seen(RIGHT[:-1]), "is not what"),
         (ASK, seen(RIGHT, cache="hit"), "never asked"),
         (Ask(temperature=None), seen(RIGHT, cache="hit"), "not always the same"),
+        (Ask(control="no-store"), seen(RIGHT, cache="join"), "of its own"),
         (Ask(wish="2"), seen(RIGHT), "was asked for"),
         (Ask(least=2), seen(RIGHT), "or newer"),
         (ASK, seen(expected(ASK, "v4-0d0d0d0d")[0], "v4-0d0d0d0d"), "no probe"),

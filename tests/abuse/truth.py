@@ -179,7 +179,9 @@ def _sharing(ask: Ask, seen: Seen, book: Book) -> list[str]:
     state = seen.header("x-cache")
     if state not in ("hit", "join"):
         return []
-    if ask.temperature != 0 and ask.seed is None:
+    if ask.control in ("no-store", "no-cache"):
+        return [f"{state}, and it wants an answer of its own"]
+    if ask.temperature != 0 and ask.seed is None and not ask.control:
         return [f"{state}, and its answer is not always the same"]
     if not book.may_share(ask):
         return [f"{state}, and this tenant has never asked that before"]
