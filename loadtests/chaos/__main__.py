@@ -38,9 +38,7 @@ SETTINGS: dict[str, object] = {"limits": {"max_queue_s": 120}}
 def perform(story: Story, seconds: float, rate: float | None) -> tuple[Load, Verdict]:
     """The first version, the load, the chaos, the healing, the verdict."""
     target = Target.of(story.play.url)
-    story.publish_good()
-    first = story.play.rollouts()["candidate"] or 1
-    story.play.ended(_number(first), 600, lambda text: story.tell("the first rollout", text))
+    story.play.ended(story.publish_next(), 600, lambda text: story.tell("the first rollout", text))
     if rate is None:
         most = asyncio.run(capacity(target, CLIENTS, MEASURED_S))
         rate = max(1.0, SHARE * most)
@@ -54,11 +52,6 @@ def perform(story: Story, seconds: float, rate: float | None) -> tuple[Load, Ver
     finally:
         load.stop()
     return load, verdict(story, load, _left(story.play), _metric(story.play, "changeover_swap_seconds_count"))
-
-
-def _number(version: object) -> int:
-    text = str(version)
-    return int(text.removeprefix("v").partition("-")[0])
 
 
 def _left(play: Scene) -> int:

@@ -155,11 +155,16 @@ class Story:
         self.tell("gateway worker killed", f"process {pid}")
 
     def publish_good(self) -> None:
+        self.publish_next()
+
+    def publish_next(self) -> int:
+        """Good weights; their version."""
         weights = self._changed()
         version = self.play.publish(weights, self._next_step())
         self.best = weights
         self.counts["published"] += 1
         self.tell("published", f"version {version}")
+        return version
 
     def publish_truncated(self) -> None:
         broken = self._changed()

@@ -280,7 +280,8 @@ def scripts(most: int = 24) -> st.SearchStrategy[list[Step]]:
     """A third of them harm no engine: in these no request may fail."""
     quiet = st.lists(st.one_of(*_quiet), min_size=2, max_size=most)
     faulty = st.lists(st.one_of(*_quiet, *_faulty), min_size=2, max_size=most)
-    return st.one_of(faulty, faulty, quiet)
+    long = st.lists(st.one_of(*_quiet, *_faulty), min_size=most // 2, max_size=most)
+    return st.one_of(faulty, long, quiet)
 
 
 def shown(script: list[Step]) -> str:
