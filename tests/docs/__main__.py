@@ -20,7 +20,7 @@ def check(pages: list[Path], folder: Path) -> int:
     """Everything but the site; how many commands were run. Raises DocsFailed."""
     said.configuration_is_current()
     options, metrics = said.options_are_known(pages), said.metrics_are_known(pages)
-    configurations = said.yaml_is_accepted(pages, folder)
+    configurations = said.yaml_is_accepted(pages, folder) + said.training_yaml_is_known(pages)
     print(
         f"{options} options, {metrics} metrics and {configurations} configurations are as the pages say",
         flush=True,

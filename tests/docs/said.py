@@ -97,9 +97,32 @@ def yaml_is_accepted(pages: Iterable[Path], folder: Path) -> int:
     return read
 
 
+def training_yaml_is_known(pages: Iterable[Path]) -> int:
+    """Every YAML block that is a configuration of a training has known keys only; how many were read."""
+    known = _training_options()
+    read, wrong = 0, []
+    for page in pages:
+        for block in blocks(page):
+            found = YAML(typ="safe").load(block.text) if block.kind == "yaml" else None
+            if not isinstance(found, dict) or not set(found) <= set(TrainingConfig.model_fields):
+                continue
+            read += 1
+            keys = [
+                f"{top}.{key}" for top, inner in found.items() if isinstance(inner, dict) for key in inner
+            ]
+            wrong += [f"{page.name}: {key} is no option of a training" for key in keys if key not in known]
+    if wrong:
+        raise DocsFailed("\n".join(wrong))
+    return read
+
+
 def _is_configuration(block: Block) -> bool:
     found = YAML(typ="safe").load(block.text)
-    return isinstance(found, dict) and set(found) <= set(Settings.model_fields)
+    return (
+        isinstance(found, dict)
+        and set(found) <= set(Settings.model_fields)
+        and not set(found) <= set(TrainingConfig.model_fields)
+    )
 
 
 def commands_exist(pages: Iterable[Path]) -> int:
@@ -107,7 +130,7 @@ def commands_exist(pages: Iterable[Path]) -> int:
     wrong = []
     for page in pages:
         for line in commands(page):
-            wrong += [f"{page.relative_to(ROOT)}: {line}: {fault}" for fault in _faults(words(line))]
+            wrong += [f"{page.name}: {line}: {fault}" for fault in _faults(words(line))]
     if wrong:
         raise DocsFailed("\n".join(wrong))
     return help_of.cache_info().currsize + _module_help.cache_info().currsize
