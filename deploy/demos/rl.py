@@ -37,7 +37,7 @@ PROMPTS = (
     "Once upon a time", "The weather today is", "My favourite food is", "In the morning I",
     "A good friend will", "The train was late because", "She opened the door and", "Science tells us that",
 )  # fmt: skip
-LEARNING: Mapping[str, float] = {"tiny-llama": 4e-4}
+LEARNING: Mapping[str, float] = {"tiny-llama": 1.2e-4}
 """Learning rates: a few MB of random weights bear more than a model that can speak."""
 DEFAULT_LR = 3e-5
 
