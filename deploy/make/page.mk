@@ -5,6 +5,7 @@ setup-browser: setup
 	@$(PYTHON) deploy/setup.py browser
 
 page: setup setup-engine setup-browser ## Drive the operator's page in Chromium during rollouts on real engines (minutes)
+	@$(BIN)/python -m tests.page.cost
 	@$(BIN)/python -m tests.page
 
 docs: setup ## Build the documentation into build/site and hold it against the code
