@@ -1,6 +1,6 @@
 """`make demo-rl`: a policy learns from samples of the engines that serve it; each update is swapped in.
 
-    python -m deploy.demos.rl [--model tiny-llama] [--updates 24] [--plot rl.png]
+    python -m deploy.demos.rl [--model tiny-llama] [--updates 24] [--plot logs/demo-rl.png]
 
 From nothing, on CPU: reloads in place are qualified for the model, two engines and a gateway start, and GRPO
 trains on rollouts from `/v1/completions`. After each step the policy is published, verified, swapped into
@@ -84,7 +84,7 @@ def main() -> int:
     )
     parser.add_argument("--updates", type=int, default=24, help="optimizer steps, each swapped in")
     parser.add_argument("--replicas", type=int, default=2, help="engines")
-    parser.add_argument("--plot", type=Path, default=Path("demo-rl.png"), help="where the picture goes")
+    parser.add_argument("--plot", type=Path, default=Path("logs/demo-rl.png"), help="where the picture goes")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="co-rl-", ignore_cleanup_errors=True) as name:
         try:
@@ -99,6 +99,7 @@ def main() -> int:
 def _show(folder: Path, model: str, updates: int, replicas: int, picture: Path) -> int:
     store = folder / "store"
     store.mkdir()
+    picture.parent.mkdir(parents=True, exist_ok=True)
     atomic = {"mode": "atomic", "poll_s": 0.2, "warm_up": 1, "probe": "required"}
     config = write_settings(folder, model, replicas, store, {"rollout": atomic})
     _qualify(config)
