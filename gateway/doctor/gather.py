@@ -29,7 +29,7 @@ for name in ("torch", "torchvision", "torchaudio", "transformers"):
         try: importlib.import_module(name)
         except Exception as e: facts["broken"][name] = (str(e).splitlines() or [type(e).__name__])[0][:200]
 torch = sys.modules.get("torch")
-if torch is not None and hasattr(torch, "version"):
+if torch is not None and "torch" not in facts["broken"]:
     facts["cuda"] = torch.version.cuda
     facts["gpus"] = torch.cuda.device_count() if torch.version.cuda else 0
 print(json.dumps(facts))
