@@ -70,7 +70,9 @@ class Report(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tables: list[Table] = msgspec.field(default_factory=list)
     plots: list[Plot] = msgspec.field(default_factory=list)
     facts: dict[str, str] = msgspec.field(default_factory=dict)
-    """The environment, or what else there is to know."""
+    """What else there is to know."""
+    about: str = "Environment"
+    """What the facts are about: their heading."""
 
 
 def write(report: Report, path: Path) -> Path:
@@ -91,13 +93,13 @@ def page(report: Report) -> str:
         plots=f'<h2>Plots</h2><div class="plots">{"".join(map(_plot, report.plots))}</div>'
         if report.plots
         else "",
-        facts=_facts(report.facts),
+        facts=_facts(report.about, report.facts),
     )
 
 
-def _facts(facts: dict[str, str]) -> str:
+def _facts(about: str, facts: dict[str, str]) -> str:
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
-    return f"<h2>Environment</h2><dl>{listed}</dl>" if facts else ""
+    return f"<h2>{escape(about)}</h2><dl>{listed}</dl>" if facts else ""
 
 
 def _table(table: Table) -> str:

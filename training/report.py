@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from reports.page import Plot, Report, Series, Table, write
+from reports.page import Plot, Report, Series, Table, cell_text, write
 from training.rl.record import LINES, Update
 from training.run.checkpoints import newest_complete
-from training.run.result import read_result
+from training.run.result import Result, read_result
 
 STATE = "trainer_state.json"
 """Written by transformers' Trainer into each checkpoint."""
@@ -24,7 +24,7 @@ CURVES = (
     ("Loss", "nats a token", ("loss", "eval_loss"), False),
     ("Reward", "mean reward", ("reward",), False),
     ("Gradient norm, before clipping", "norm", ("grad_norm",), True),
-    ("Learning rate", "rate", ("learning_rate",), False),
+    ("Learning rate", "", ("learning_rate",), False),
     ("Entropy", "nats a token", ("entropy",), False),
     ("Length of the samples", "tokens", ("completions/mean_length",), False),
 )
@@ -61,15 +61,22 @@ def report_of(output: Path) -> Report:
         raise NoRun(
             f"{output} holds no whole checkpoint, no {LINES} and no result.json: has a run begun here?"
         )
-    facts = {name: str(value) for name, value in msgspec.to_builtins(result).items()} if result else {}
+    ended = msgspec.to_builtins(result) if result is not None else {}
+    facts = {name: cell_text(value) for name, value in ended.items()}
     return Report(
         title=f"Training in {output.name}",
         lead="As the trainer logged it." if not updates else "As the trainer and the gateway logged it.",
-        verdict=f"loss {result.loss_first} -> {result.loss_last} in {result.steps} steps" if result else "",
+        verdict=_verdict(result) if result is not None else "",
         tables=[_updates(updates)] if updates else [],
         plots=[*_curves(log), *(_loop(updates) if updates else ())],
         facts=facts,
+        about="How it ended",
     )
+
+
+def _verdict(result: Result) -> str:
+    first, last = cell_text(result.loss_first), cell_text(result.loss_last)
+    return f"loss {first} -> {last} in {result.steps} steps"
 
 
 def _curves(log: Log) -> list[Plot]:

@@ -133,6 +133,7 @@ def as_html(report: Report) -> str:
             tables=[found, *([shares] if report.shares else [])],
             plots=[every],
             facts=dict(facts(report)),
+            about="What else was measured",
         )
     )
 

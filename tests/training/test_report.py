@@ -42,8 +42,8 @@ def test_a_finished_run_says_how_it_ended(tmp_path: Path) -> None:
     output = _with_log(tmp_path / "run")
     save_result(output, Result(2, 0.2, 2.5, 2.0, 2.1, 12.0, 4096.0))
     report = report_of(output)
-    assert report.verdict == "loss 2.5 -> 2.0 in 2 steps"
-    assert report.facts["tokens"] == "4096.0"
+    assert report.verdict == "loss 2.5 -> 2 in 2 steps"
+    assert report.facts["tokens"] == "4,096"
 
 
 def test_a_loop_shows_its_updates(tmp_path: Path) -> None:
