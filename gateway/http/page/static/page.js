@@ -251,10 +251,20 @@ function showCheckpoints({ checkpoints }) {
   fill(byId("checkpoints"), ["version", "from", "run, step", "kind", "trained to", "stands as", "verdict"],
     [...checkpoints].reverse().map((one) => [
       `v${one.version}-${one.digest.slice(0, 8)}`, one.parent ? `v${one.parent}` : "base", `${one.run}, ${one.step}`, one.kind,
-      { text: Object.entries(one.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", "), kind: "wide" },
+      { text: trained(one.metrics), kind: "wide" },
       { text: one.aliases.join(", ").replaceAll("_", " "), kind: "good" },
       verdict(one),
     ]));
+}
+
+// What people ask for first; trainers log a dozen figures more.
+const TELLING = ["reward", "eval_loss", "loss", "kl", "mean_token_accuracy"];
+const MOST_METRICS = 4;
+
+function trained(metrics) {
+  const names = [...TELLING.filter((name) => name in metrics), ...Object.keys(metrics).filter((name) => !TELLING.includes(name))];
+  const told = names.slice(0, MOST_METRICS).map((name) => `${name.replaceAll("_", " ")} ${figure(metrics[name])}`);
+  return [...told, ...(names.length > MOST_METRICS ? [`${names.length - MOST_METRICS} more`] : [])].join(", ");
 }
 
 function verdict(one) {
