@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import broadcast_object_list
+
 from checkpoints.errors import StoreError
 from checkpoints.feedback import FeedbackFiles
 from checkpoints.store.open import open_store
@@ -33,9 +35,7 @@ def build_loop(config: TrainingConfig, tokenizer: Any, sink: Sink, *, first: boo
     assert rl is not None
     output = Path(config.training.output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    run = export.run or (default_run(output) if first else "")
-    if resumed and export.run is None:
-        run = f"{run}-{os.urandom(2).hex()}"
+    run = _agreed(_run_name(export, output, resumed=resumed) if first else "")
     store = open_store(export.store, export.model)
     publisher = None
     if first:
@@ -57,6 +57,20 @@ def build_loop(config: TrainingConfig, tokenizer: Any, sink: Sink, *, first: boo
     plain = config.grpo.temperature == 1.0 and rl.top_p == 1.0
     drift = Drift(rl.drift_k3, rl.drift_mean, plain_sampling=plain)
     return Loop(rl, run, output, gateway, rollouts, store, publisher, drift)
+
+
+def _run_name(export: ExportSettings, output: Path, *, resumed: bool) -> str:
+    """A resumed run may be behind what it published, and steps of one run only rise: it gets a new name."""
+    if export.run is not None:
+        return export.run
+    name = default_run(output)
+    return f"{name}-{os.urandom(2).hex()}" if resumed else name
+
+
+def _agreed(name: str) -> str:
+    """The first process's word, on every process."""
+    told: list[str] = broadcast_object_list([name])
+    return told[0]
 
 
 def for_loop(export: ExportSettings | None) -> ExportSettings:

@@ -122,6 +122,9 @@ def test_two_processes_sample_from_the_same_version(tmp_path: Path) -> None:
             )
         )
     assert gateway.promoted == [1, 2, 3]
+    files = open_store(str(tmp_path / "store"), "policy").files
+    (run_name,) = files.names("trajectories")
+    assert len(files.names(f"trajectories/{run_name}")) == 4  # two processes, two steps
     assert sorted(asked.least or "" for asked in gateway.asked) == ["1", "1", "2", "2"]
 
 
