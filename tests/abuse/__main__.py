@@ -1,6 +1,6 @@
 """`make abuse`: random scripts until time is up or enough were played; the last line counts what was found.
 
-    python -m tests.abuse [--examples 2000] [--minutes 10] [--seed 1]
+    python -m tests.abuse [--examples 2000] [--minutes 10] [--seed 1] [--processes 2]
 
 A script that violates something is made smaller and printed as code: put it into `tests/faults`. Ends with 1.
 """
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,21 +115,65 @@ def campaign(shared: Ground, examples: int, minutes: float, seeded: int) -> Camp
     return found
 
 
+def several(processes: int, examples: int, minutes: float, seeded: int) -> tuple[int, int, int]:
+    """As many campaigns side by side, each with its own seed. Returns examples, steps, violations."""
+    share = -(-examples // processes)
+    given_ = ("--examples", str(share), "--minutes", str(minutes), "--processes", "1")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.abuse", *given_, "--seed", str(seeded * 1000 + number)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(processes)
+    ]
+    counts = [0, 0, 0]
+    with ThreadPoolExecutor(processes) as threads:
+        for last in threads.map(_follow, range(processes), children):
+            found = re.fullmatch(r"examples=(\d+) steps=(\d+) violations=(\d+)", last)
+            # One that ended without its last line has failed by itself.
+            for place, count in enumerate(found.groups() if found else ("0", "0", "1")):
+                counts[place] += int(count)
+    return counts[0], counts[1], counts[2]
+
+
+def _follow(number: int, child: subprocess.Popen[str]) -> str:
+    """Print what it says; its last line."""
+    last = ""
+    assert child.stdout is not None
+    for line in child.stdout:
+        if last:
+            print(f"{number}: {last}", flush=True)
+        last = line.rstrip()
+    child.wait()
+    return last
+
+
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description="Random abuse of gateways on real sockets.")
     parser.add_argument("--examples", type=int, default=2_000, help="at most (default: 2,000)")
     parser.add_argument("--minutes", type=float, default=10.0, help="at most (default: 10)")
     parser.add_argument("--seed", type=int, default=1)
-    given_ = parser.parse_args()
+    parser.add_argument("--processes", type=int, default=2, help="side by side (default: 2)")
+    asked = parser.parse_args()
+    if asked.processes > 1:
+        counts = several(asked.processes, asked.examples, asked.minutes, asked.seed)
+        print(_line(*counts))
+        return 1 if counts[2] else 0
     with ground() as shared:
-        found = campaign(shared, given_.examples, given_.minutes, given_.seed)
+        found = campaign(shared, asked.examples, asked.minutes, asked.seed)
     if found.violations:
         print(f"violated by\n{shown(found.least)}")
         for line in found.violations:
             print(f"  {line}")
-    print(f"examples={found.examples} steps={found.steps} violations={len(found.violations)}")
+    print(_line(found.examples, found.steps, len(found.violations)))
     return 1 if found.violations else 0
+
+
+def _line(examples: int, steps: int, violations: int) -> str:
+    """The last one of `make abuse`."""
+    return f"examples={examples} steps={steps} violations={violations}"
 
 
 if __name__ == "__main__":
