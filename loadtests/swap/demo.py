@@ -32,6 +32,7 @@ from reports.page import write
 
 RATE = 15.0
 CONTINUED = ("changeover_continuations_total", 'outcome="continued"')
+BACKENDS = ("backend-0", "backend-1")
 LIMIT_S = 420.0
 """For one rollout; a restart of each engine fits in."""
 
@@ -161,7 +162,7 @@ def _swapping(play: Scene) -> str:
     """The first engine that is on its way to other weights."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        for name in ("backend-0", "backend-1"):
+        for name in BACKENDS:
             swap = play.agent(name)["swap"]
             if (
                 swap is not None
@@ -230,8 +231,9 @@ class Stream:
 
 
 def stream_goes_on(play: Scene, story: Story, source: Path, step: int) -> Path:
-    """Streams run on both engines when the next version comes: none ends before its time."""
+    """An engine that does not wait for its streams: they go on on the other, which is held back meanwhile."""
     before = play.counted(*CONTINUED)
+    play.configure(wait_s=0)
     streams = [Stream(play, 900) for _ in range(4)]
     changed = play.perturbed(source, f"step-{step}", seed=step)
     version = play.publish(changed, step, "--probe", "none")
@@ -239,7 +241,9 @@ def stream_goes_on(play: Scene, story: Story, source: Path, step: int) -> Path:
         stream.start()
         stream.wait_begun()
     begin(play, version)
-    roll_out(play, story, version)
+    while not any(play.agent(name)["swap"]["version"].startswith(f"v{version}-") for name in BACKENDS):
+        time.sleep(0.01)
+    play.ask("POST", "/admin/rollouts/current/pause")
     for stream in streams:
         stream.wait(LIMIT_S)
         story.tell(f"a stream ended {'whole' if stream.whole else 'broken'} after {stream.tokens} events")
@@ -247,6 +251,8 @@ def stream_goes_on(play: Scene, story: Story, source: Path, step: int) -> Path:
             raise SceneFailed(f"a stream broke: {stream.fault or 'no end'}")
     story.continued += int(play.counted(*CONTINUED) - before)
     story.tell(f"{story.continued} of them went on on another engine of the same version")
+    play.ask("POST", "/admin/rollouts/current/resume")
+    roll_out(play, story, version)
     return changed
 
 
