@@ -1,7 +1,7 @@
 # The checks. `make test` is the whole of them; `make test-fast` needs no engine.
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: test test-fast test-engine faults check smoke
+.PHONY: test test-fast test-engine test-long faults check smoke
 
 test: test-fast test-engine ## Everything: fast tests first, then those on real vLLM engines
 
@@ -10,7 +10,10 @@ test-fast: setup ## What needs no engine (under 3 minutes)
 	@$(PYTEST) -m "alone" -q
 
 test-engine: setup setup-training ## What runs on real vLLM engines, and what trains
-	@$(PYTEST) -m "engine or training" -q
+	@$(PYTEST) -m "(engine or training) and not long" -q
+
+test-long: setup setup-training ## The heavier forms: compiled engines, sharded trainings, whole qualifications (half an hour)
+	@$(PYTEST) -m long -q
 
 faults: setup setup-engine ## Every entry of the fault catalogue, with a count at the end
 	@$(PYTEST) -m fault -q --fault-summary

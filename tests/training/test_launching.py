@@ -19,7 +19,7 @@ def torchrun(folder: Path, *arguments: str) -> None:
     done(run(folder, BIN / "torchrun", *launcher, SCRIPT, "--config", "config.yaml", *arguments))
 
 
-@pytest.mark.parametrize("engine", ["DDP", "FSDP"])
+@pytest.mark.parametrize("engine", ["DDP", pytest.param("FSDP", marks=pytest.mark.long)])
 def test_two_processes_train_one_model(tmp_path: Path, engine: str) -> None:
     prepare(tmp_path, training=TWO, distributed={"backend": "gloo", "world_size": 2}, engine={"type": engine})
     torchrun(tmp_path)
@@ -57,6 +57,7 @@ def test_accelerate_launches_it(tmp_path: Path) -> None:
     assert result(tmp_path / "output").steps == 2
 
 
+@pytest.mark.long
 def test_deepspeed_launches_it_sharded(tmp_path: Path) -> None:
     prepare(tmp_path, training={**TWO, "batch_size": 8})
     (tmp_path / "ds_config.json").write_text(
@@ -121,6 +122,7 @@ def test_the_file_for_scale_is_refused_with_what_to_do(tmp_path: Path) -> None:
         assert word in ended.stderr
 
 
+@pytest.mark.long
 def test_a_sweep_compares_its_runs_and_names_the_best(tmp_path: Path) -> None:
     prepare(tmp_path, training={"max_steps": 2})
     (tmp_path / "sweep.yaml").write_text("lr: [1e-3, 1e-6]\n")

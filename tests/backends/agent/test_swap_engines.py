@@ -143,7 +143,7 @@ def trust(store: Store, engine: EngineUnderTest, settings: EngineSettings, optio
     keep(store.files, record)
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(scope="module", params=["tp1", "tp2", pytest.param("compiled", marks=pytest.mark.long)])
 def any_engine(request: pytest.FixtureRequest) -> Iterator[Swapped]:
     with swapped(**VARIANTS[request.param]) as found:
         yield found

@@ -29,6 +29,7 @@ async def tried(folder: Path, files: LocalFiles) -> Record:
     return await qualify(folder, settings, environment=ENVIRONMENT, files=files)
 
 
+@pytest.mark.long
 @pytest.mark.fault("S1")
 async def test_an_untied_llama_is_qualified_and_its_record_holds_for_it_alone(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path / "store")
@@ -48,6 +49,7 @@ async def test_an_untied_llama_is_qualified_and_its_record_holds_for_it_alone(tm
     assert find(files, newer) is None
 
 
+@pytest.mark.long
 @pytest.mark.fault("S13")
 async def test_a_tied_llama_is_found_wrong_although_a_to_a_and_back_look_right(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path / "store")

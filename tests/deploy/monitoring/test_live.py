@@ -96,6 +96,7 @@ async def everything(engines: EnginesUnderTest, folder: Path) -> AsyncIterator[W
             await asyncio.gather(asking, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.fault("H5")
 @pytest.mark.engine
 @pytest.mark.training

@@ -67,6 +67,7 @@ def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path
     assert said["steps"] == 4
 
 
+@pytest.mark.long
 def test_shards_of_two_processes_become_one_version(tmp_path: Path) -> None:
     require_trainer()
     settings = {
@@ -92,6 +93,7 @@ def read_file(path: Path) -> dict[str, tuple[str, bytes]]:
     return {one.name: (one.dtype, raw[one.start : one.end]) for one in header.tensors}
 
 
+@pytest.mark.long
 def test_shards_of_zero_3_become_one_version(tmp_path: Path) -> None:
     """DeepSpeed runs on a CPU too; the kernels that it compiles are not needed for this."""
     require_trainer()

@@ -107,6 +107,7 @@ def test_drift_ends_a_run_that_is_told_to_stop_at_it(tmp_path: Path) -> None:
     assert gateway.promoted == [1]
 
 
+@pytest.mark.long
 def test_two_processes_sample_from_the_same_version(tmp_path: Path) -> None:
     with promoting(str(tmp_path / "store"), "policy") as gateway:
         prepare(tmp_path, gateway, training={"batch_size": 4, "max_steps": 2})
