@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.catalogue import FaultSummary
 from tests.engines import tiny_engines
 
 __all__ = ["tiny_engines"]
+
+# No assertion on a time that a busy machine can break.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
