@@ -20,8 +20,8 @@ CLOSE_TIMEOUT_S = 5.0
 """How long cancelled tasks may take to clean up when an owner is left as a context manager."""
 
 AGAIN_S = 1.0
-"""A task that has not ended by then is cancelled again: up to Python 3.11 `asyncio.wait_for`, which clients of
-Redis use, loses a cancellation that comes in the very turn in which it has its result (bpo-37658)."""
+"""A task that has not ended by then is cancelled again: up to Python 3.11 `asyncio.wait_for`, which clients
+of Redis use, loses a cancellation that comes in the very turn in which it has its result (bpo-37658)."""
 
 
 def _nothing(name: str) -> None:

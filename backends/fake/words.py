@@ -58,7 +58,7 @@ def prompt_text(prompt: Prompt) -> str:
 
 
 def detokenize(ids: Sequence[int], weights: str = "") -> str:
-    """The text of tokens, to an engine with these weights. Bytes that are no UTF-8 and unknown ids show as U+FFFD."""
+    """The text of tokens, to an engine with these weights. What is no UTF-8 or unknown shows as U+FFFD."""
     data = bytearray()
     for token in ids:
         if 0 <= token < FIRST_WORD_ID:

@@ -79,7 +79,8 @@ MISTAKES = {
     ),
     "a number for a section": (
         "retries: 3\n",
-        "infer.yaml:1: retries: should be a mapping; its keys are attempts, budget_ratio, budget_min_per_s, continuation",
+        "infer.yaml:1: retries: should be a mapping; its keys are attempts, budget_ratio, budget_min_per_s, "
+        "continuation",
     ),
     "too small": ("server: {workers: 0}\n", "infer.yaml:1: server.workers: should be at least 1, got 0"),
     "too large": (
