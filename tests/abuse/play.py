@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from backends.contract import State
 from backends.fake import Behaviour
 from backends.fake.trouble import Manner, Trouble
 from backends.versions import BASE
@@ -156,7 +157,8 @@ class Play:
             case steps.Freeze(engine, seconds):
                 here.fakes[engine].freeze(seconds)
             case steps.OldVersion(engine, version):
-                await here.settled(engine)
+                if (await here.settled(engine)).gone:
+                    return  # a stranger is there
                 await here.fakes[engine].kill()
                 here.fakes[engine].engine.serve(here.label(version))
                 await here.fakes[engine].start_again()
@@ -174,7 +176,7 @@ class Play:
 
     async def _back(self, engine: int) -> None:
         agent, fake = self.here.agents[engine], self.here.fakes[engine]
-        if agent.gone and fake.engine.weights == STRANGER:
+        if agent.gone and agent.status().state is not State.RESTARTING:
             fake.behave(Behaviour())
             agent.crash(agent=True)
             await self.here.settled(engine)
