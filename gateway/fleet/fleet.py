@@ -221,8 +221,9 @@ class Fleet:
         self._plan_wake(now)
 
     def learn_version(self, member: Member, version: str) -> None:
-        """The weights a member said it serves; empty: it says nothing."""
-        if not version or version == member.version:
+        """The weights a member said it serves; empty: it names none, whatever it did before."""
+        version = version or UNVERSIONED
+        if version == member.version:
             return
         logger.info("%s/%s serves version %s (was %s)", self.model, member.name, version, member.version)
         if member.version != UNVERSIONED:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gateway.errors import BackendFailed, DeadlineExceeded, GatewayError, ShuttingDown
 from gateway.fleet.evidence import Kind
-from gateway.fleet.member import Lease, Member
+from gateway.fleet.member import UNVERSIONED, Lease, Member
 from gateway.flow.aim import not_served
 from gateway.flow.attempt import Attempting
 from gateway.flow.limits import Overdue, past_deadline, silent
@@ -82,7 +82,7 @@ class Call(Continuing):
                 return
         elif status >= 500:
             self._service.blame(member, Kind.ERROR_STATUS, now)
-        told = self._with_version(told, lease)
+        told = self._with_version(told, lease, named=status == 200)
         if (self.request.aim is not None or self._pinned) and status < 400 and self._is_unwanted(now):
             return
         if status == 200 and self.request.stream:
@@ -100,7 +100,7 @@ class Call(Continuing):
         self.phase = ANSWERING
         record.status = 200
         now = record.answered = record.first = record.last = monotonic()
-        told = self._with_version(told, lease)
+        told = self._with_version(told, lease, named=True)
         if (self.request.aim is not None or self._pinned) and self._is_unwanted(now):
             return
         if self._kept is not None and told.streams and not self._pinned:
@@ -110,16 +110,21 @@ class Call(Continuing):
         else:
             self._cut_off(Fault.TRUNCATED, now)
 
-    def _with_version(self, told: Told, lease: Lease) -> Told:
-        """The weights that answer: as the answer says, else as the member said when it was chosen."""
+    def _with_version(self, told: Told, lease: Lease, *, named: bool) -> Told:
+        """The weights that answer: as the answer says, else as the member said when it was chosen.
+
+        `named`: an answer that an engine which names its weights would name them on. If it does not, another
+        engine has taken the address.
+        """
         member, record = lease.member, self._record
         version = told.version
         if version == lease.mark and lease.mark is member.version_mark:
             record.version = member.version
             return told
         if not version:
-            told = told.by(lease.mark)
-        elif version != lease.mark:
+            version = UNVERSIONED.encode() if named else lease.mark
+            told = told.by(version)
+        if version != lease.mark:
             record.changed = True
             self._service.fleet.learn_version(member, version.decode("latin-1"))
         record.version = told.version.decode("latin-1")

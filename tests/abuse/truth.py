@@ -16,6 +16,7 @@ import msgspec
 from backends.fake import Behaviour
 from backends.fake.words import generate
 from backends.versions import number_of
+from gateway.fleet.member import UNVERSIONED
 from gateway.observe.outcome import Outcome
 from gateway.observe.record import RequestRecord
 from tests.abuse.client import Ended, Seen, prompts_of
@@ -151,7 +152,7 @@ def _answer(ask: Ask, seen: Seen, book: Book) -> list[str]:
     wrong = _version(ask, label) if found.texts else []
     if found.versions - {label}:
         wrong.append(f"the header says {label!r}, the body {found.versions}")
-    due = expected(ask, label or STRANGER)
+    due = expected(ask, STRANGER if label in ("", UNVERSIONED) else label)
     for index, text in found.texts.items():
         # A part of an answer must be its beginning.
         if index >= len(due) or not (text == due[index] if found.whole else due[index].startswith(text)):
