@@ -15,9 +15,9 @@ from random import Random
 from typing import Final
 
 from redis.asyncio import Redis, RedisCluster
-from redis.exceptions import RedisError
 
 from gateway.fleet.breaker import Breaker, Position
+from gateway.flow.cache.redis_client import UNANSWERED
 from gateway.flow.quota import Grant, Limit, LocalQuota, OverQuota
 from gateway.settings.tree import Key
 from gateway.tasks import TaskOwner
@@ -136,7 +136,7 @@ class RedisQuota:
         try:
             async with asyncio.timeout(self._timeout_s):
                 which, wait_ms = await self._script(keys=[PREFIX + key.name], args=arguments)
-        except (RedisError, OSError, TimeoutError) as error:
+        except UNANSWERED as error:
             if breaker.failed(now, self._random.random()):
                 logger.warning("quotas are counted by each process alone: Redis fails (%r)", error)
             return None

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from redis.asyncio import Redis, RedisCluster
-from redis.exceptions import RedisError
+
+from gateway.flow.cache.redis_client import UNANSWERED
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class RedisLease:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 term = int(await self._hold(keys=self._keys, args=[self._owner, int(self._ttl_s * 1000)]))
-        except (RedisError, OSError, TimeoutError) as error:
+        except UNANSWERED as error:
             self._complain(error)
             return self.held
         self._failing = False
@@ -142,7 +143,7 @@ class RedisLease:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._release(keys=self._keys[:1], args=[self._owner])
-        except (RedisError, OSError, TimeoutError) as error:
+        except UNANSWERED as error:
             self._complain(error)
         await self._redis.aclose()
 

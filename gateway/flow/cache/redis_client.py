@@ -17,9 +17,14 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 PREFIX: Final = b"changeover:answer:1:"
 """The number changes with the form of what is kept."""
+
+UNANSWERED: Final = (RedisError, OSError, TimeoutError, RuntimeError)
+"""What a command raises that Redis does not answer. uvloop raises a bare RuntimeError where the other side
+closed the connection just before something is sent on it."""
 
 _PAGE: Final = 1000
 

@@ -15,12 +15,10 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from redis.exceptions import RedisError
-
 from gateway.fleet.breaker import Breaker, Position
 from gateway.flow.cache import entry as entries
 from gateway.flow.cache.entry import Entry
-from gateway.flow.cache.redis_client import Remote
+from gateway.flow.cache.redis_client import UNANSWERED, Remote
 from gateway.tasks import TaskOwner
 
 logger = logging.getLogger(__name__)
@@ -46,7 +44,7 @@ MAX_WRITES: Final = 256
 
 Then = Callable[[Entry | None], None]
 
-_FAILURES = (RedisError, OSError, TimeoutError, ValueError)
+_FAILURES = (*UNANSWERED, ValueError)
 
 
 class RedisStore:
