@@ -38,6 +38,7 @@ def swap_all(
     """Roll them out in turn. Returns seconds out of rotation: whole, and without drain and probe."""
     whole: list[float] = []
     bare: list[float] = []
+    phases: dict[str, list[float]] = {}
     for number, version in enumerate(versions, 1):
         began = time.monotonic()
         play.ask("POST", "/admin/rollouts", {"version": str(version)})
@@ -52,8 +53,14 @@ def swap_all(
             timings = swap["timings"]
             whole.append(swap["out_of_rotation_s"])
             bare.append(whole[-1] - timings.get("draining", 0.0) - timings.get("probing", 0.0))
+            for phase, seconds in timings.items():
+                phases.setdefault(phase, []).append(seconds)
         took = time.monotonic() - began
-        print(f"swap {number}/{len(versions)}: {took:.1f} s, out of rotation {whole[-2:]}", flush=True)
+        out = ", ".join(f"{seconds:.2f} s" for seconds in whole[-2:])
+        print(f"swap {number}/{len(versions)}: {took:.1f} s, out of rotation {out}", flush=True)
+    print(
+        "median " + ", ".join(f"{phase} {median(found):.3f} s" for phase, found in phases.items()), flush=True
+    )
     return whole, bare
 
 
