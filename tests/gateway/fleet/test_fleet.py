@@ -8,7 +8,7 @@ import pytest
 
 from gateway.fleet.evidence import Kind
 from gateway.fleet.fleet import Fleet, FleetOptions
-from gateway.fleet.member import Lease
+from gateway.fleet.member import UNVERSIONED, Lease
 from gateway.fleet.states import State
 from gateway.observe.metrics import Metrics
 from gateway.routing.contract import Hint
@@ -192,10 +192,16 @@ def test_the_versions_of_members_in_rotation_are_shown_once(counted: Metrics) ->
     fleet = fleet_of(counted, "a", "b")
     for member in fleet.members:
         fleet.learn_version(member, "v1")
-    fleet.learn_version(fleet.members[0], "")
     assert fleet.versions == ["v1"]
     fleet.learn_version(fleet.members[1], "v2")
     assert fleet.versions == ["v1", "v2"]
+
+
+def test_a_member_that_names_no_version_any_more_has_none(counted: Metrics) -> None:
+    fleet = fleet_of(counted, "a")
+    fleet.learn_version(fleet.members[0], "v1")
+    fleet.learn_version(fleet.members[0], "")
+    assert fleet.versions == [UNVERSIONED]
 
 
 def test_a_fleet_answers_to_its_own_name_and_to_those_of_its_members(counted: Metrics) -> None:
