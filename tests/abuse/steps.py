@@ -59,7 +59,7 @@ TROUBLES: dict[str, tuple[Rule, ...]] = {
     "answers early": (Rule(early=True, status=500, first=2),),
     "closes each time": (Rule(close=True, first=5),),
     "informs first": (Rule(interim=103, first=5),),
-    "says no model": (Rule(empty_choices=True, first=2),),
+    "says nothing": (Rule(empty_choices=True, first=2),),
 }
 """By name. Each wears off after a few requests."""
 
