@@ -7,6 +7,7 @@ weights, of other parameters or for somebody else stands out.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ STATUSES = frozenset({200, 400, 404, 429, 500, 502, 503, 504})
 """400, 429 and 500 are the engines' own, and pass through."""
 GRACE_S = 10.0
 """After its deadline a request ends at once; so much is left to a machine that is busy."""
+GZIP = 31
+"""How zlib names the format."""
 STRANGER = "stranger"
 """Weights of an engine that is none of ours."""
 
@@ -111,7 +114,8 @@ def account(ask: Ask, seen: Seen, records: list[RequestRecord]) -> list[str]:
         return []
     fine = not failed(ask, seen)
     if fine != (record.outcome is Outcome.OK):
-        return [f"ended {seen.ended.name} with {seen.status}, counted as {record.outcome}"]
+        content = bytes(seen.content[-200:])
+        return [f"ended {seen.ended.name} with {seen.status}, counted as {record.outcome}: {content!r}"]
     label = label_of(seen, said(ask, seen))
     if fine and record.version != label:
         return [f"says {label!r}, counted for {record.version!r}"]
@@ -121,16 +125,24 @@ def account(ask: Ask, seen: Seen, records: list[RequestRecord]) -> list[str]:
 def said(ask: Ask, seen: Seen) -> Said:
     """The content, whichever form it has. What cannot be read is an answer that is not whole."""
     found = Said()
-    content = bytes(seen.content)
     try:
+        content = _decoded(seen)
         if ask.form.endswith("stream"):
             _read_stream(content, found)
         else:
             _read_body(msgspec.json.decode(content), found)
-    except (msgspec.DecodeError, UnicodeError, LookupError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeError, LookupError, TypeError, zlib.error) as error:
         found.whole = False
         found.errors.append(f"cannot be read: {error!r}")
     return found
+
+
+def _decoded(seen: Seen) -> bytes:
+    """The content without its encoding, of a part as much as can be had."""
+    content = bytes(seen.content)
+    return (
+        zlib.decompressobj(GZIP).decompress(content) if seen.header("content-encoding") == "gzip" else content
+    )
 
 
 def label_of(seen: Seen, found: Said) -> str:
