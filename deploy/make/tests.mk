@@ -6,8 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 test: test-fast test-engine ## Everything: fast tests first, then those on real vLLM engines
 
 test-fast: setup ## What needs no engine (under 3 minutes)
-	@$(PYTEST) -m "not engine and not training and not alone" -q -n 4 --dist loadfile
-	@$(PYTEST) -m "alone" -q
+	@$(PYTEST) -m "not engine and not training and not alone and not long" -q -n 4 --dist loadfile
+	@$(PYTEST) -m "alone and not long" -q
 
 test-engine: setup setup-training ## What runs on real vLLM engines, and what trains
 	@$(PYTEST) -m "(engine or training) and not long" -q

@@ -49,6 +49,7 @@ def asked(*asks: Ask) -> Book:
 (RIGHT,) = expected(ASK, V1)
 
 
+@pytest.mark.long
 def test_scripts_of_a_fixed_seed_violate_nothing(shared: Ground) -> None:
     found = campaign(shared, examples=4, minutes=1, seeded=2026)
     assert not found.violations, (found.least, found.violations)

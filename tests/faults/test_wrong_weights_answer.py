@@ -325,6 +325,7 @@ async def test_the_evidence_of_each_version_is_what_its_requests_were() -> None:
             gateway.fleet.divide(Split(V7, V8, 0.5))
             for _ in range(20):
                 await ask(gateway.url, COMPLETIONS, BODY)
+            gateway.gateway.metrics.book()
             seen = await evidence.read("default")
             evidence.close()
             good, bad = (seen[label].since(before.get(label)) for label in (V7, V8))
