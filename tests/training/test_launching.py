@@ -33,6 +33,7 @@ def test_two_processes_train_one_model(tmp_path: Path, engine: str) -> None:
     assert "training from step 2 to 3" in (tmp_path / "logs" / "train.log").read_text()
 
 
+@pytest.mark.long
 def test_accelerate_launches_it(tmp_path: Path) -> None:
     prepare(tmp_path, training=TWO)
     launcher = (

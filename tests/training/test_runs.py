@@ -83,6 +83,7 @@ def test_a_run_that_is_told_to_end_writes_a_checkpoint_first(tmp_path: Path) -> 
     assert f"training from step {step} to {step + 1}" in resumed.stderr
 
 
+@pytest.mark.long
 def test_a_configuration_file_that_changes_is_reported_and_not_read(tmp_path: Path) -> None:
     path = prepare(tmp_path, training=LONG, metrics={"port": 0})
     log = tmp_path / "logs" / "train.log"
@@ -103,6 +104,7 @@ def test_a_configuration_file_that_changes_is_reported_and_not_read(tmp_path: Pa
     assert float(found["changeover_training_running"]) == 1
 
 
+@pytest.mark.long
 def test_another_configuration_does_not_go_on_in_the_same_folder(tmp_path: Path) -> None:
     prepare(tmp_path, training={"max_steps": 2, "save_every": 1})
     done(train(tmp_path))
@@ -115,6 +117,7 @@ def test_another_configuration_does_not_go_on_in_the_same_folder(tmp_path: Path)
     assert (tmp_path / "output.1" / "model.safetensors").exists()
 
 
+@pytest.mark.long
 def test_reinforcement_learning_uses_reward_functions_by_name_and_by_path(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def shorter(completions, **_):\n    return [-len(c) for c in completions]\n"
@@ -130,6 +133,7 @@ def test_reinforcement_learning_uses_reward_functions_by_name_and_by_path(tmp_pa
     assert "reward=" in (tmp_path / "logs" / "train.log").read_text()
 
 
+@pytest.mark.long
 def test_an_adapter_is_trained_in_bf16_on_data_in_memory(tmp_path: Path) -> None:
     prepare(
         tmp_path,

@@ -143,7 +143,10 @@ def trust(store: Store, engine: EngineUnderTest, settings: EngineSettings, optio
     keep(store.files, record)
 
 
-@pytest.fixture(scope="module", params=["tp1", "tp2", pytest.param("compiled", marks=pytest.mark.long)])
+@pytest.fixture(
+    scope="module",
+    params=["tp1", *(pytest.param(name, marks=pytest.mark.long) for name in ("tp2", "compiled"))],
+)
 def any_engine(request: pytest.FixtureRequest) -> Iterator[Swapped]:
     with swapped(**VARIANTS[request.param]) as found:
         yield found
@@ -178,12 +181,14 @@ def test_a_stream_that_may_end_ends_whole_under_the_version_it_began_with(any_en
 
     assert first.startswith("data: ")
     assert rest[-1] == "data: [DONE]"
-    assert len(rest) >= 99
+    # A fast engine puts several tokens into one event: the last one says that none is missing.
+    assert '"finish_reason":"length"' in rest[-2]
     assert stream.headers[VERSION_HEADER].startswith("base-")
     assert (status.outcome, status.aborted) == (Outcome.SERVING_NEW, 0)
     assert any_engine.ask("x")[0] == status.version
 
 
+@pytest.mark.long
 @pytest.mark.fault("S7")
 @pytest.mark.parametrize("then", [InFlight.ABORT, InFlight.CONTINUE])
 def test_a_stream_that_is_too_long_is_ended_and_never_in_order(any_engine: Swapped, then: InFlight) -> None:
@@ -207,6 +212,7 @@ def test_a_stream_that_is_too_long_is_ended_and_never_in_order(any_engine: Swapp
     assert any_engine.ask("x")[0] == status.version
 
 
+@pytest.mark.long
 @pytest.mark.fault("S3")
 @pytest.mark.fault("S4")
 def test_an_engine_that_dies_in_mid_swap_comes_back_on_what_should_be_served() -> None:
@@ -261,6 +267,7 @@ def write_lora(folder: Path, seed: int, rank: int = 8) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_an_adapter_takes_over_and_gives_back_without_a_pause(lora_engine: Swapped, tmp_path: Path) -> None:
     base = lora_engine.answers()
     answers = []

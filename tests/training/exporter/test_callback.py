@@ -48,12 +48,14 @@ def test_versions_are_the_weights_in_memory_in_the_type_of_the_source(tmp_path: 
     assert not list((tmp_path / "output" / "export").iterdir())
 
 
+@pytest.mark.long
 def test_an_adapter_is_published_merged_without_touching_the_run(tmp_path: Path) -> None:
     said = exported(tmp_path, on="steps", every=4, weights="merged", probe="off", dtype="float32")
     assert [store(tmp_path).manifest(one).kind for one in store(tmp_path).versions()] == ["merged"]
     assert float(str(said["difference"])) < 1e-3
 
 
+@pytest.mark.long
 def test_an_adapter_is_published_alone(tmp_path: Path) -> None:
     exported(tmp_path, on="steps", every=4, weights="adapter")
     newest = store(tmp_path).newest()
@@ -61,6 +63,7 @@ def test_an_adapter_is_published_alone(tmp_path: Path) -> None:
     assert {entry.path for entry in newest.files} >= {"adapter_config.json", "adapter_model.safetensors"}
 
 
+@pytest.mark.long
 def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file, no folder")
     said = exported(tmp_path, on="steps", every=2, probe="off", finish_s=1)

@@ -44,6 +44,7 @@ def lines(folder: Path) -> list[Update]:
     return [msgspec.json.decode(line, type=Update) for line in raw]
 
 
+@pytest.mark.long
 def test_every_update_is_served_before_it_is_sampled_from(tmp_path: Path) -> None:
     with promoting(str(tmp_path / "store"), "policy") as gateway:
         prepare(tmp_path, gateway)
@@ -81,6 +82,7 @@ def trajectories(folder: Path) -> dict[str, object]:
     return msgspec.json.decode(result.stdout, type=dict[str, object])
 
 
+@pytest.mark.long
 def test_a_policy_that_is_refused_ends_the_run_and_is_named(tmp_path: Path) -> None:
     def fate(manifest: Manifest) -> tuple[Stage, str]:
         if manifest.version == 2:
@@ -96,6 +98,7 @@ def test_a_policy_that_is_refused_ends_the_run_and_is_named(tmp_path: Path) -> N
     assert {asked.least for asked in gateway.asked} == {"1"}
 
 
+@pytest.mark.long
 def test_drift_ends_a_run_that_is_told_to_stop_at_it(tmp_path: Path) -> None:
     with promoting(str(tmp_path / "store"), "policy") as gateway:
         prepare(tmp_path, gateway, rl={"gateway": gateway.url, "on_drift": "stop"})
@@ -129,6 +132,7 @@ def test_two_processes_sample_from_the_same_version(tmp_path: Path) -> None:
     assert sorted(asked.least or "" for asked in gateway.asked) == ["1", "1", "2", "2"]
 
 
+@pytest.mark.long
 def test_a_loop_without_a_store_or_rewards_by_trl_is_refused(tmp_path: Path) -> None:
     with promoting(str(tmp_path / "store"), "policy") as gateway:
         prepare(tmp_path, gateway, training={"method": "sft"})

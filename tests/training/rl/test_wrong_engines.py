@@ -106,6 +106,7 @@ def swap_two_tokens(source: Path, folder: Path) -> None:
     (folder / "tokenizer.json").write_bytes(msgspec.json.encode(tokenizer))
 
 
+@pytest.mark.long
 def test_an_engine_with_a_wrong_tokenizer_never_serves_the_policy(tmp_path: Path) -> None:
     swap_two_tokens(Path(source_of(Model(name=MODEL))), tmp_path / "tokenizer")
     with served_with("--tokenizer", str(tmp_path / "tokenizer"), trusted=True) as (folder, gateway, before):
@@ -116,6 +117,7 @@ def test_an_engine_with_a_wrong_tokenizer_never_serves_the_policy(tmp_path: Path
         assert gateway.complete("Hello", 4)[1] == before
 
 
+@pytest.mark.long
 def test_an_engine_that_keeps_its_prefix_cache_never_serves_a_new_policy() -> None:
     stale = "tests.training.rl.stale_cache.KeepsItsCache"
     with served_with("--middleware", stale, trusted=True) as (folder, gateway, before):
