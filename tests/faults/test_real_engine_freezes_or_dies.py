@@ -58,7 +58,11 @@ def core_of(server: int) -> int:
         for task in Path(f"/proc/{server}/task").iterdir()
         for pid in (task / "children").read_text().split()
     ]
-    return next(pid for pid in children if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    # Named so where the engine can set its title, else as it was spawned.
+    names = (b"EngineCore", b"spawn_main")
+    return next(
+        pid for pid in children if any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in names)
+    )
 
 
 @contextmanager
