@@ -19,9 +19,7 @@ class Ended(Protocol):
 
     started: float
     admitted: float
-    sent: float
     first: float
-    last: float
     ended: float
     outcome: Any
     """An `Outcome`."""
@@ -29,6 +27,9 @@ class Ended(Protocol):
     computed: bool
     prompt_tokens: int
     completion_tokens: int
+
+    def overhead_s(self) -> float:
+        """Time in the gateway itself: neither waiting to be admitted nor with the engine."""
 
 
 def observe(values: memoryview[float], index: int, edges: Sequence[float], numbers: list[float]) -> None:
@@ -49,17 +50,3 @@ def observe(values: memoryview[float], index: int, edges: Sequence[float], numbe
             values[index + place] += below - counted
             counted = below
         place += 1
-
-
-def overheads(records: Sequence[Ended]) -> list[float]:
-    """Time in the gateway itself, of those admitted: neither waiting for that nor with the engine."""
-    return [
-        max(
-            0.0,
-            record.ended
-            - record.admitted
-            - ((record.last or record.ended) - record.sent if record.sent else 0.0),
-        )
-        for record in records
-        if record.admitted
-    ]

@@ -13,7 +13,7 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 
 from gateway.observe import table
-from gateway.observe.booking import Ended, observe, overheads
+from gateway.observe.booking import Ended, observe
 from gateway.observe.cells import Cells
 from gateway.observe.handles import Choice, Counter, Gauge, Histogram
 from gateway.observe.labels import INFERENCE, OTHER_MODEL, Route, TokenKind
@@ -136,7 +136,8 @@ class RequestSeries:
         observe(values, self._ttft, TTFT_EDGES, ttfts)
         waits = [record.admitted - record.started for record in records if record.admitted]
         observe(values, self._queue, QUEUE_EDGES, waits)
-        observe(values, self._overhead, OVERHEAD_EDGES, overheads(records))
+        overheads = [record.overhead_s() for record in records if record.admitted]
+        observe(values, self._overhead, OVERHEAD_EDGES, overheads)
         self.model.book(records)
 
     def _book_window(self, records: Sequence[Ended]) -> None:

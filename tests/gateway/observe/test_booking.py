@@ -6,8 +6,12 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.booking import observe, overheads
+from gateway.observe import table
+from gateway.observe.booking import observe
+from gateway.observe.labels import Route
+from gateway.observe.metrics import Metrics
 from gateway.observe.outcome import Outcome
+from gateway.observe.reader import CellsReader
 from tests.gateway.observe.ended import ended
 
 EDGES = (0.001, 0.01, 0.1, 1.0, 10.0)
@@ -27,9 +31,17 @@ def test_many_numbers_are_counted_as_one_after_the_other(numbers: list[float]) -
     assert (cells[0], cells[-1]) == (0.0, 0.0)
 
 
-def test_time_in_the_gateway_is_what_is_left_of_a_request() -> None:
-    never_admitted = ended(Outcome.OVER_QUOTA, 100.0, 0.5)
-    answered = ended(Outcome.OK, 100.0, 0.5, queue=0.1, overhead=0.002)
-    [found] = overheads([never_admitted, answered])
-    assert abs(found - 0.002) < 1e-9
-    assert abs(answered.overhead_s() - 0.002) < 1e-9
+def test_time_in_the_gateway_is_counted_of_those_that_were_admitted(
+    metrics: Metrics, reader: CellsReader
+) -> None:
+    series = metrics.request_series("small", Route.PREDICT)
+    series.begin()
+    series.begin()
+    series.ended += [
+        ended(Outcome.OVER_QUOTA, 100.0, 0.5),
+        ended(Outcome.OK, 100.0, 0.5, queue=0.1, overhead=0.002),
+    ]
+    series.book()
+    *counts, total = reader.read().series[table.OVERHEAD.name]["small",]
+    assert sum(counts) == 1
+    assert abs(total - 0.002) < 1e-9
