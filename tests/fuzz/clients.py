@@ -7,11 +7,11 @@ import re
 from random import Random
 
 from tests.drivers.raw import chunked_request, connected, request
+from tests.fuzz.drive import drive
 from tests.fuzz.mutate import mutated, pieces
 from tests.fuzz.tally import Tally
 from tests.gateways import fakes, gateway_to
 
-AT_A_TIME = 16
 HANG_S = 8.0
 TOKEN = "fuzz-admin-token"
 
@@ -73,22 +73,9 @@ async def fuzz_clients(count: int, seed: int) -> Tally:
             logging={"level": "error"},
         ) as gateway,
     ):
-        numbers = iter(range(count))
-
-        async def client() -> None:
-            for number in numbers:
-                tally.inputs += 1
-                await _send(gateway.url, number, seed, tally)
-
-        await asyncio.gather(*(client() for _ in range(AT_A_TIME)))
-        try:
-            await gateway.comes_to_rest(within=10.0)
-        except (AssertionError, TimeoutError) as error:
-            tally.leak(f"after {count} broken requests of seed {seed}: {error}")
-        for record in gateway.logged:
-            if record.exc_info:
-                tally.crash(f"seed {seed}: {record.getMessage()}: {record.exc_info[1]!r}")
-                record.exc_info = None
+        await drive(
+            gateway, count, tally, lambda number: _send(gateway.url, number, seed, tally), what=f"seed {seed}"
+        )
     return tally
 
 

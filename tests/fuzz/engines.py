@@ -9,12 +9,12 @@ import msgspec
 
 from tests.drivers.framing import FramingError
 from tests.drivers.raw import connected, request
+from tests.fuzz.drive import drive
 from tests.fuzz.liar import NONCE, NONCES, Script, chunked, liar, plain
 from tests.fuzz.mutate import mutated, pieces
 from tests.fuzz.tally import Tally
 from tests.gateways import gateway_to
 
-AT_A_TIME = 16
 HANG_S = 8.0
 TIMEOUTS = {
     "first_byte_s": 0.4, "silence_s": 0.4, "total_s": 1.0, "stream_total_s": 2.0, "heartbeat_s": 0.3,
@@ -90,22 +90,9 @@ async def fuzz_engines(count: int, seed: int) -> Tally:
             logging={"level": "error"},
         ) as gateway,
     ):
-        numbers = iter(range(count))
-
-        async def client() -> None:
-            for number in numbers:
-                tally.inputs += 1
-                await _ask(gateway.url, number, seed, tally)
-
-        await asyncio.gather(*(client() for _ in range(AT_A_TIME)))
-        try:
-            await gateway.comes_to_rest(within=10.0)
-        except (AssertionError, TimeoutError) as error:
-            tally.leak(f"after {count} broken answers of seed {seed}: {error}")
-        for record in gateway.logged:
-            if record.exc_info:
-                tally.crash(f"seed {seed}: {record.getMessage()}: {record.exc_info[1]!r}")
-                record.exc_info = None
+        await drive(
+            gateway, count, tally, lambda number: _ask(gateway.url, number, seed, tally), what=f"seed {seed}"
+        )
     return tally
 
 
